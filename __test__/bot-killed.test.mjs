@@ -1,0 +1,104 @@
+// A bot that ends, however it ends, takes its runs with it, and nobody has to come by later to clean up.
+// STRESS_ROUNDS=1000 kills that many bots instead of a few; SEED repeats the instants of an earlier run.
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { after, describe, test } from 'node:test'
+import { script } from './support/fixtures.mjs'
+import { hostileTrees, treeNamed } from './support/hostile-trees.mjs'
+import { instant, randomFor, seed } from './support/random.mjs'
+import { openWitness } from './support/witness.mjs'
+
+const WITHIN_MS = 3000
+const KILLS = Number(process.env.STRESS_ROUNDS ?? 39)
+const killsPerTree = Math.ceil(KILLS / hostileTrees.length)
+const figures = []
+
+/** A bot about to own `runs` runs of `tree`. From here on bot and runs, and nobody else, hold the witness. */
+async function startBot(t, witness, tree, runs) {
+  const [command, args] = tree.command(witness.path)
+  const bot = spawn(process.execPath, [script('bot.mjs'), JSON.stringify({ command, args, runs })], {
+    cwd: witness.dir,
+    stdio: ['pipe', 'pipe', 'pipe', witness.writeEnd, 'pipe'],
+  })
+  t.after(() => bot.stdio[4].destroy() && bot.stdin.destroy())
+  bot.stdin.on('error', () => {})
+  bot.complaint = ''
+  bot.stderr.on('data', (text) => (bot.complaint += text))
+  bot.ended = once(bot, 'exit')
+  await Promise.race([once(bot.stdout, 'data'), bot.ended])
+  assert.equal(bot.exitCode, null, `the bot did not get as far as spawning:\n${bot.complaint}`)
+  return bot
+}
+
+/** Waits until bot and tree do not exist, and says how long that took. */
+async function allGone(witness, bot, what) {
+  const from = performance.now()
+  witness.release()
+  try {
+    await witness.gone(WITHIN_MS)
+  } catch (error) {
+    throw new Error(`${what} (SEED=${seed}): ${error.message}\n${bot.complaint}`, { cause: error })
+  }
+  return performance.now() - from
+}
+
+// Half of the instants lie within the few milliseconds in which the runs are being spawned, half later.
+async function killAtRandomInstant(t, tree, random) {
+  const witness = openWitness(t)
+  const whileSpawning = random() < 0.5
+  const afterMs = random() * (whileSpawning ? 10 : 50)
+  const runs = whileSpawning ? 3 : 1
+  const bot = await startBot(t, witness, tree, runs)
+  if (!whileSpawning) await witness.ready(tree.ready)
+  await instant(afterMs)
+  bot.kill('SIGKILL')
+  const when = whileSpawning ? 'after it began to spawn' : 'after its run stood'
+  const ms = await allGone(witness, bot, `bot SIGKILLed ${afterMs.toFixed(3)} ms ${when}`)
+  figures.push({ tree: tree.name, whileSpawning, ms })
+  witness.close()
+}
+
+describe('a bot SIGKILLed at random instants leaves nothing of', { concurrency: 2 }, () => {
+  const options = { timeout: 15_000 + killsPerTree * 5000 }
+  for (const tree of hostileTrees) {
+    test(tree.name, options, async (t) => {
+      const random = randomFor(tree.name)
+      for (let round = 0; round < killsPerTree; round++) await killAtRandomInstant(t, tree, random)
+    })
+  }
+
+  after(() => {
+    const times = figures.map(({ ms }) => ms).sort((a, b) => a - b)
+    const early = figures.filter(({ whileSpawning }) => whileSpawning).length
+    const at = (share) => times[Math.floor(share * (times.length - 1))]?.toFixed(0)
+    const spread = `p50 ${at(0.5)} ms, p99 ${at(0.99)} ms, max ${at(1)} ms`
+    console.log(
+      `${times.length} bots SIGKILLed, ${early} while spawning; all gone after ${spread} (SEED=${seed})`,
+    )
+  })
+})
+
+describe('a bot leaves nothing behind when it ends by', () => {
+  const told = (name) => (bot) => bot.stdin.write(name)
+  const endings = [
+    { name: 'process.exit()', end: told('process.exit()'), expected: [0, null] },
+    { name: 'an uncaught exception', end: told('an uncaught exception'), expected: [1, null] },
+    { name: 'nothing left to do', end: told('nothing left to do'), expected: [0, null] },
+    { name: 'SIGTERM', end: (bot) => bot.kill('SIGTERM'), expected: [null, 'SIGTERM'] },
+    { name: 'SIGINT', end: (bot) => bot.kill('SIGINT'), expected: [null, 'SIGINT'] },
+  ]
+  const options = { timeout: 15_000 }
+  for (const { name, end, expected } of endings) {
+    for (const tree of ['half-setsid', 'cleared-environment', 'ignores-sigterm'].map(treeNamed)) {
+      test(`${name}: ${tree.name}`, options, async (t) => {
+        const witness = openWitness(t)
+        const bot = await startBot(t, witness, tree, 1)
+        await witness.ready(tree.ready)
+        end(bot)
+        assert.deepEqual(await bot.ended, expected, bot.complaint)
+        await allGone(witness, bot, `bot ended by ${name}`)
+      })
+    }
+  }
+})

@@ -1,0 +1,137 @@
+// Whatever a tree does, it ends as a whole: when it is cancelled, and when its root exits by itself.
+// (When the bot is killed: bot-killed.test.mjs. When the keeper is: keeper-killed.test.mjs.)
+import assert from 'node:assert/strict'
+import { describe, test } from 'node:test'
+import { cancel, spawnOwned } from 'spawn-owned'
+import { program } from './support/fixtures.mjs'
+import { hastyWrappers, hostileTrees, treeNamed } from './support/hostile-trees.mjs'
+import { CLEANED_UP, NEWBORN, openWitness } from './support/witness.mjs'
+
+const FOR_EVER = 1e8
+const SHORT_GRACE = 250
+const options = { timeout: 20_000 }
+
+/** Starts `tree` and resolves when every process of it stands. */
+async function standing(t, tree) {
+  const witness = openWitness(t)
+  const child = start(t, tree, witness)
+  await witness.ready(tree.ready)
+  return { child, witness }
+}
+
+function start(t, tree, witness) {
+  const [command, args] = tree.command(witness.path)
+  const child = spawnOwned(command, args, { stdio: ['pipe', 'ignore', 'ignore'], graceMs: SHORT_GRACE })
+  t.after(() => child.stdin.destroy())
+  return child
+}
+
+function assertExtinct(witness, exit) {
+  assert.ok(witness.isGone(), `resolved although processes exist:\n${witness.holders()}`)
+  assert.deepEqual(exit.survivors, [])
+}
+
+describe('cancel ends', () => {
+  for (const tree of hostileTrees) {
+    test(tree.name, options, async (t) => {
+      const { child, witness } = await standing(t, tree)
+      assert.equal(witness.isGone(), false)
+      // A tree that can die of SIGTERM has all the time to: only waiting for nobody would need it.
+      const exit = await child.cancel({ graceMs: tree.diesOfSigterm ? FOR_EVER : SHORT_GRACE })
+      assertExtinct(witness, exit)
+      assert.equal(exit.reason, 'manual-cancel')
+      assert.equal(exit.runId, child.runId)
+      assert.deepEqual(await child.wait(), exit)
+    })
+  }
+})
+
+describe('the exit of the root ends the rest of', () => {
+  for (const tree of hostileTrees) {
+    test(tree.name, options, async (t) => {
+      const { child, witness } = await standing(t, tree)
+      if (tree.rootLeaves === 'stdin') child.stdin.end()
+      else process.kill(child.pid, tree.rootLeaves)
+      const exit = await child.wait()
+      assertExtinct(witness, exit)
+      assertTruthful(tree, exit)
+    })
+  }
+
+  for (const wrapper of hastyWrappers) {
+    test(`${wrapper.name}, gone at once`, options, async (t) => {
+      const witness = openWitness(t)
+      const exit = await start(t, wrapper, witness).wait()
+      witness.release()
+      assertExtinct(witness, exit)
+      assert.deepEqual([exit.reason, exit.exitCode, exit.escaped], ['exit', 0, []])
+    })
+  }
+})
+
+/** The root's own end is reported as it was, and so is every process that had left its session. */
+function assertTruthful(tree, exit) {
+  const bySignal = tree.rootLeaves !== 'stdin'
+  assert.equal(exit.exitCode, bySignal ? null : 0)
+  assert.equal(exit.signal, bySignal ? tree.rootLeaves : null)
+  const quiet = bySignal ? 'signal' : 'exit'
+  assert.equal(exit.reason, tree.left > 0 ? 'ownership-escape' : quiet)
+
+  const pids = new Set(exit.escaped.map(({ pid }) => pid))
+  assert.equal(pids.size, exit.escaped.length, 'no process escapes twice')
+  if (tree.left === Infinity) assert.ok(pids.size > 0, 'escaped is empty')
+  else assert.equal(pids.size, tree.left)
+}
+
+describe('graceMs', () => {
+  test('is there for those who clean up, and over when they have', options, async (t) => {
+    const tree = { command: (path) => [program('cleans-up-on-sigterm'), [path]], ready: 2 }
+    const { child, witness } = await standing(t, tree)
+    const exit = await child.cancel({ graceMs: FOR_EVER })
+    assertExtinct(witness, exit)
+    assert.equal(witness.count(CLEANED_UP), 2)
+    assert.deepEqual([exit.reason, exit.exitCode, exit.signal], ['manual-cancel', 0, null])
+  })
+
+  test('is granted in full to those who stay', options, async (t) => {
+    const { child } = await standing(t, treeNamed('ignores-sigterm'))
+    const from = performance.now()
+    const exit = await child.cancel({ graceMs: 400 })
+    const took = performance.now() - from
+    assert.ok(took >= 399, `ended after ${took} ms`)
+    assert.equal(exit.signal, 'SIGKILL')
+  })
+
+  test('is not waited for when the tree is already gone', options, async (t) => {
+    const { child } = await standing(t, treeNamed('double-fork-daemon'))
+    child.stdin.end()
+    const exit = await child.wait()
+    assert.deepEqual(await child.cancel({ graceMs: FOR_EVER }), exit, 'a second end changes nothing')
+    const late = await cancel(child, { graceMs: FOR_EVER })
+    assert.equal(late.outcome, 'already-exited')
+  })
+
+  test('does not protect children born in a SIGTERM handler', options, async (t) => {
+    const { child, witness } = await standing(t, treeNamed('forks-on-sigterm'))
+    const exit = await child.cancel({ graceMs: SHORT_GRACE })
+    assertExtinct(witness, exit)
+    assert.ok(witness.count(NEWBORN) >= 4, 'each process had its SIGTERM, and answered it')
+    assert.deepEqual([exit.reason, exit.exitCode], ['manual-cancel', 0])
+  })
+})
+
+test('cancel by run id is the same cancel', options, async (t) => {
+  const { child, witness } = await standing(t, treeNamed('half-setsid'))
+  const { outcome, exits } = await cancel(child.runId, { graceMs: FOR_EVER })
+  assert.equal(outcome, 'cancelled')
+  assertExtinct(witness, exits[0])
+  assert.deepEqual([exits.length, exits[0]], [1, await child.wait()])
+  assert.equal(exits[0].reason, 'manual-cancel')
+})
+
+test('duplicate cancels are one cancel', options, async (t) => {
+  const { child, witness } = await standing(t, treeNamed('ignores-sigterm'))
+  const [first, second] = await Promise.all([child.cancel({ graceMs: 100 }), child.cancel({ graceMs: 100 })])
+  assertExtinct(witness, first)
+  assert.deepEqual(second, first)
+})

@@ -1,0 +1,42 @@
+// Where the fixture programs are; those in C are compiled on first use and again when their source changed.
+import { execFileSync } from 'node:child_process'
+import { mkdirSync, renameSync, rmSync, statSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+
+const at = (relative) => fileURLToPath(new URL(`../fixtures/${relative}`, import.meta.url))
+const compiled = new Map()
+
+/** Path of a script among the fixtures. */
+export const script = at
+
+/** Path of the program built from `fixtures/<name>.c`. */
+export function program(name) {
+  if (!compiled.has(name)) compiled.set(name, compile(name))
+  return compiled.get(name)
+}
+
+// Test files run in parallel processes: each compiles under a name of its own, and rename makes the last one
+// win without anybody ever executing half a file.
+function compile(name) {
+  const source = at(`${name}.c`)
+  const binary = at(`bin/${name}`)
+  const newest = Math.max(modified(source), modified(at('witness.h')))
+  if (modified(binary) >= newest) return binary
+
+  mkdirSync(at('bin'), { recursive: true })
+  const unfinished = `${binary}.${process.pid}`
+  try {
+    execFileSync('cc', ['-std=c11', '-O1', '-Wall', '-Wextra', '-o', unfinished, source], { stdio: 'pipe' })
+    renameSync(unfinished, binary)
+  } catch (cause) {
+    rmSync(unfinished, { force: true })
+    throw new Error(`cannot compile ${source}; the tests need a C compiler as \`cc\`: ${cause.message}`, {
+      cause,
+    })
+  }
+  return binary
+}
+
+function modified(path) {
+  return statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? Number.NEGATIVE_INFINITY
+}

@@ -1,0 +1,55 @@
+// The hostile trees, one row each. Tests go through this table; what a row says is what they expect.
+import { program, script } from './fixtures.mjs'
+
+/**
+ * @typedef HostileTree
+ * @property {string} name
+ * @property {(witness: string) => [string, string[]]} command
+ * @property {number} ready        processes that mark themselves ready; the tree stands when all have
+ * @property {number} left         processes outside the root's session; Infinity: ever new ones
+ * @property {boolean} diesOfSigterm   SIGTERM and SIGCONT to every process suffice
+ * @property {boolean} traceable   every process keeps its group or its environment, and lives long enough to be found
+ * @property {'stdin' | 'SIGKILL'} rootLeaves   what makes the root, and only the root, go
+ */
+
+const polite = { left: 0, diesOfSigterm: true, traceable: true, rootLeaves: 'stdin' }
+const hydra = { ...polite, ready: 2, left: Infinity, diesOfSigterm: false, traceable: false }
+const fixture = (name, ...more) => ({ name, command: (witness) => [program(name), [witness, ...more]] })
+
+// The shells hold the witness as fd 3 and exit at the end of their stdin, before what they started.
+const inBackground = 'exec 3>"$2"; "$1" "$2" & read -r _; exit 0'
+const inBackgroundAtOnce = 'exec 3>"$2"; "$1" "$2" & '
+const shell = (command, flag, line) => (witness) => [
+  command,
+  [flag, line, command, program('stays'), witness],
+]
+const npxLike = (when) => (witness) => [
+  process.execPath,
+  [script('npx-like.mjs'), witness, when, program('stays')],
+]
+
+/** @type {HostileTree[]} */
+export const hostileTrees = [
+  { ...polite, ...fixture('tree-of-100'), ready: 100 },
+  { ...polite, ...fixture('half-setsid'), ready: 33, left: 16 },
+  { ...polite, ...fixture('double-fork-daemon'), ready: 2, left: 1 },
+  { ...polite, ...fixture('cleared-environment'), ready: 2, left: 1, traceable: false },
+  { ...hydra, ...fixture('hydra') },
+  { ...hydra, ...fixture('hydra', '500'), name: 'hydra with heads that live 500 µs' },
+  { ...polite, ...fixture('ignores-sigterm'), ready: 2, diesOfSigterm: false },
+  { ...polite, ...fixture('forks-on-sigterm'), ready: 4, diesOfSigterm: false },
+  { ...polite, ...fixture('stopped'), ready: 2, rootLeaves: 'SIGKILL' },
+  { ...polite, ...fixture('confusing-comm'), ready: 3, left: 1 },
+  { ...polite, name: "sh -c 'x &'", command: shell('sh', '-c', inBackground), ready: 1 },
+  { ...polite, name: "bash -lc 'x &'", command: shell('bash', '-lc', inBackground), ready: 1 },
+  { ...polite, name: 'npx-like wrapper', command: npxLike('at-stdin-end'), ready: 1 },
+]
+
+/** Wrappers that do not even wait until what they started stands. */
+export const hastyWrappers = [
+  { name: "sh -c 'x &'", command: shell('sh', '-c', inBackgroundAtOnce) },
+  { name: "bash -lc 'x &'", command: shell('bash', '-lc', inBackgroundAtOnce) },
+  { name: 'npx-like wrapper', command: npxLike('at-once') },
+]
+
+export const treeNamed = (name) => hostileTrees.find((tree) => tree.name === name)

@@ -1,0 +1,33 @@
+/** 200 spawns in one turn of the event loop, until the last one has closed. */
+
+import { ratioRow } from './lib/rows.mjs'
+import { burst, pick } from './lib/runs.mjs'
+import { availableSubjects, EXECA, NODE, OURS } from './lib/subjects.mjs'
+import { interleave, withWorkers } from './lib/workers.mjs'
+
+const RESIDENT_MB = 50
+const COUNT = 200
+
+export const name = 'burst'
+export const worker = { burst }
+
+export async function bench({ quick }) {
+  const subjects = await availableSubjects(quick ? [OURS, NODE] : [OURS, NODE, EXECA])
+  const samples = await withWorkers(
+    import.meta.url,
+    subjects,
+    { residentMb: RESIDENT_MB },
+    async (workers) => {
+      await interleave(workers, 1, 'burst', { count: COUNT })
+      return interleave(workers, quick ? 4 : 15, 'burst', { count: COUNT })
+    },
+  )
+  return [
+    row(`${COUNT} spawns at once until all closed`, pick(samples, 'total'), { atMost: 0.8 }),
+    row(`the ${COUNT} spawn calls alone`, pick(samples, 'called')),
+  ]
+}
+
+function row(what, { [OURS]: ours, [NODE]: theirs, ...others }, target) {
+  return ratioRow({ bench: name, what, against: NODE, target, ours, theirs, others })
+}

@@ -1,0 +1,123 @@
+/** From the wish to end a tree of 100 processes, half of them in other sessions, until none of them exists. */
+
+import { execFileSync } from 'node:child_process'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { absoluteRow, ratioRow } from './lib/rows.mjs'
+import { availableSubjects, EXECA, NODE, OURS } from './lib/subjects.mjs'
+import { Witness } from './lib/witness.mjs'
+import { interleave, withWorkers } from './lib/workers.mjs'
+
+const PROCESSES = 100
+const PATIENCE_MS = 500
+const TREE_KILL = 'tree-kill'
+const GROUP = 'kill(-pid)'
+
+export const name = 'cancel'
+export const worker = { cancelTree }
+
+const subjectOf = { [OURS]: OURS, [TREE_KILL]: NODE, [GROUP]: NODE, [EXECA]: EXECA }
+
+export async function bench({ quick, progress }) {
+  const directory = mkdtempSync(join(tmpdir(), 'spawn-owned-bench-'))
+  try {
+    const program = compile(directory)
+    const rivals = quick ? [OURS, TREE_KILL] : [OURS, TREE_KILL, GROUP, EXECA]
+    const usable = await availableSubjects([...new Set(rivals.map((rival) => subjectOf[rival]))])
+    const subjects = rivals
+      .filter((rival) => usable.includes(subjectOf[rival]))
+      .map((label) => ({ name: subjectOf[label], label, env: { BENCH_CANCEL: label } }))
+    return await withWorkers(import.meta.url, subjects, { residentMb: 50 }, async (workers) => {
+      const args = { program, directory }
+      const duel = workers.slice(0, 2)
+      await interleave(duel, 1, 'cancelTree', args)
+      const timed = await interleave(duel, quick ? 4 : 12, 'cancelTree', args)
+      progress('wrappers that exit first')
+      const once = await interleave(workers.slice(2), 1, 'cancelTree', args)
+      const orphaned = await interleave(workers, quick ? 1 : 2, 'cancelTree', {
+        ...args,
+        mode: 'wrappers-exit',
+      })
+      return report(timed, once, orphaned)
+    })
+  } finally {
+    rmSync(directory, { recursive: true, force: true })
+  }
+}
+
+function compile(directory) {
+  const program = join(directory, 'tree')
+  execFileSync('cc', ['-O2', '-o', program, fileURLToPath(new URL('./fixtures/tree.c', import.meta.url))])
+  return program
+}
+
+function report(timed, once, orphaned) {
+  const times = (label) => timed[label].map((sample) => sample.ms)
+  const survivors = worst({ ...timed, ...once }, 'survivors')
+  const tooEarly = worst(timed, 'aliveWhenTold')[OURS]
+  return [
+    ratioRow({
+      bench: name,
+      what: `cancel of ${PROCESSES} processes, half of them setsid, to verified extinction`,
+      against: TREE_KILL,
+      target: { atMost: 0.2, also: survivors[OURS] === 0, text: '≤ 0.2×, 0 survivors' },
+      ours: times(OURS),
+      theirs: times(TREE_KILL),
+      note: `survivors ${survivors[OURS]}; still alive when cancel() resolved: ${tooEarly}`,
+    }),
+    survivorsRow('survivors of that cancel', survivors),
+    survivorsRow('survivors when the wrappers had exited first', worst(orphaned, 'survivors')),
+  ]
+}
+
+function survivorsRow(what, { [OURS]: value, ...others }) {
+  return absoluteRow({ bench: name, what, target: { atMost: 0 }, value, unit: 'processes', others })
+}
+
+function worst(samples, field) {
+  return Object.fromEntries(
+    Object.entries(samples).map(([label, all]) => [label, Math.max(...all.map((sample) => sample[field]))]),
+  )
+}
+
+// ---- in the measured bot ----------------------------------------------------------------------
+
+let serial = 0
+
+async function cancelTree(start, { program, directory, mode }) {
+  const how = process.env.BENCH_CANCEL
+  const witness = new Witness(join(directory, `witness-${process.pid}-${++serial}`))
+  const args = [join(directory, `witness-${process.pid}-${serial}`)]
+  if (mode) args.push(mode)
+  const child = start(program, args, { stdio: 'ignore', detached: how === GROUP })
+  child.once('error', () => {})
+  try {
+    await witness.complete(PROCESSES)
+    const before = performance.now()
+    await end[how](child)
+    const told = performance.now()
+    const aliveWhenTold = witness.alive().length
+    const extinct = await Promise.race([witness.gone, delay(PATIENCE_MS)])
+    return {
+      ms: Math.max(told, extinct ?? told) - before,
+      aliveWhenTold,
+      survivors: extinct === undefined ? witness.alive().length : 0,
+    }
+  } finally {
+    for (const pid of witness.alive()) process.kill(pid, 'SIGKILL')
+    witness.dispose()
+  }
+}
+
+const end = {
+  [OURS]: (child) => child.cancel(),
+  async [TREE_KILL](child) {
+    const { default: treeKill } = await import('tree-kill')
+    return new Promise((resolve) => treeKill(child.pid, undefined, resolve))
+  },
+  [GROUP]: (child) => process.kill(-child.pid),
+  [EXECA]: (child) => child.kill(),
+}

@@ -1,0 +1,46 @@
+/** Two ways of starting a keeper, for docs/design.md: forked from a warm zygote, or executed anew for each run. */
+
+import { ratioRow } from './lib/rows.mjs'
+import { burst, pick, timedRuns } from './lib/runs.mjs'
+import { NODE, OURS } from './lib/subjects.mjs'
+import { interleave, withWorkers } from './lib/workers.mjs'
+
+const RUNS_A_TURN = 10
+const WAYS = ['zygote', 'cold']
+
+export const name = 'keeper-start'
+export const worker = { timedRuns, burst }
+
+export async function bench({ quick, progress }) {
+  const subjects = [
+    ...WAYS.map((way) => ({ name: OURS, label: way, env: { SPAWN_OWNED_KEEPER_START: way } })),
+    { name: NODE, label: NODE },
+  ]
+  const rows = []
+  for (const residentMb of quick ? [50] : [50, 512]) {
+    progress(`${residentMb} MB`)
+    await withWorkers(import.meta.url, subjects, { residentMb }, async (workers) => {
+      await interleave(workers, 2, 'timedRuns', { count: RUNS_A_TURN })
+      const runs = await interleave(workers, quick ? 15 : 40, 'timedRuns', { count: RUNS_A_TURN })
+      const bursts = await interleave(workers, quick ? 3 : 8, 'burst', { count: 200 })
+      rows.push(
+        ...rowsOf(`spawn call blocks the event loop, ${residentMb} MB RSS`, pick(runs, 'call')),
+        ...rowsOf(`spawn → close of /bin/true, ${residentMb} MB RSS`, pick(runs, 'close')),
+        ...rowsOf(`200 spawns at once until all closed, ${residentMb} MB RSS`, pick(bursts, 'total')),
+      )
+    })
+  }
+  return rows
+}
+
+function rowsOf(what, samples) {
+  return WAYS.map((way) =>
+    ratioRow({
+      bench: name,
+      what: `${way}: ${what}`,
+      against: NODE,
+      ours: samples[way],
+      theirs: samples[NODE],
+    }),
+  )
+}

@@ -1,0 +1,82 @@
+/** What Linux says about processes and threads: an independent view, not through the library under test. */
+
+import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
+import { basename } from 'node:path'
+
+export function availableMb() {
+  return Number(/^MemAvailable:\s+(\d+)/m.exec(readFileSync('/proc/meminfo', 'utf8'))[1]) / 1024
+}
+
+/** `{ state, parent }`, or null when there is no such process. */
+export function processStat(pid) {
+  const text = readOrNull(`/proc/${pid}/stat`)
+  if (text === null) return null
+  // comm may contain spaces and parentheses: everything of interest is after the last one.
+  const fields = text.slice(text.lastIndexOf(')') + 2).split(' ')
+  return { state: fields[0], parent: Number(fields[1]) }
+}
+
+/** A zombie no longer runs. */
+export function isAlive(pid) {
+  const stat = processStat(pid)
+  return stat !== null && stat.state !== 'Z' && stat.state !== 'X'
+}
+
+export function executableName(pid) {
+  try {
+    return basename(readlinkSync(`/proc/${pid}/exe`))
+  } catch {
+    return null
+  }
+}
+
+/** Helper processes between the bot and its commands: a keeper for each, and what the keepers were forked from. */
+export function keepersOf(botPid, commandPids) {
+  const keepers = new Set()
+  const zygotes = new Set()
+  for (const pid of commandPids) {
+    const keeper = processStat(pid)?.parent
+    if (keeper === undefined || keeper === botPid) continue
+    keepers.add(keeper)
+    const above = processStat(keeper)?.parent
+    if (above !== undefined && above !== botPid && executableName(above) === executableName(keeper)) {
+      zygotes.add(above)
+    }
+  }
+  return { keepers: [...keepers], zygotes: [...zygotes] }
+}
+
+/** A field of smaps_rollup in kB. */
+export function memoryKb(pid, field = 'Pss') {
+  const text = readFileSync(`/proc/${pid}/smaps_rollup`, 'utf8')
+  return Number(new RegExp(`^${field}:\\s+(\\d+) kB`, 'm').exec(text)[1])
+}
+
+export function sum(numbers) {
+  return numbers.reduce((total, number) => total + number, 0)
+}
+
+/** Thread id → `{ name, cpuMs, switches }` of every thread of a process. */
+export function threads(pid) {
+  const found = new Map()
+  for (const tid of readdirSync(`/proc/${pid}/task`)) {
+    const base = `/proc/${pid}/task/${tid}`
+    const status = readOrNull(`${base}/status`)
+    const schedstat = readOrNull(`${base}/schedstat`)
+    if (status === null || schedstat === null) continue
+    found.set(tid, {
+      name: /^Name:\s+(.*)$/m.exec(status)[1],
+      cpuMs: Number(schedstat.split(' ')[0]) / 1e6,
+      switches: Number(/^voluntary_ctxt_switches:\s+(\d+)/m.exec(status)[1]),
+    })
+  }
+  return found
+}
+
+function readOrNull(path) {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch {
+    return null
+  }
+}

@@ -1,0 +1,55 @@
+/** Worker side: runs of `/bin/true`, the shortest command there is, each timed in three ways. */
+
+const COMMAND = '/bin/true'
+
+/**
+ * - `call`: how long the spawn call kept the event loop
+ * - `close`: from before the call until the `close` event
+ * - `active`: how long the loop was busy in all, from before the call until `close`
+ */
+export async function timedRuns(start, { count }) {
+  const samples = []
+  for (let i = 0; i < count; i++) samples.push(await timedRun(start))
+  return samples
+}
+
+function timedRun(start) {
+  return new Promise((resolve, reject) => {
+    const loop = performance.eventLoopUtilization()
+    const before = performance.now()
+    const child = start(COMMAND, [], { stdio: 'pipe' })
+    const returned = performance.now()
+    child.once('error', reject)
+    child.once('close', () => {
+      const closed = performance.now()
+      const active = performance.eventLoopUtilization(loop).active
+      // Out of the emitter, so that the next run begins on a fresh turn of the loop.
+      setImmediate(resolve, { call: returned - before, close: closed - before, active })
+    })
+  })
+}
+
+/** All at once; resolves when the last has closed. */
+export function burst(start, { count }) {
+  return new Promise((resolve, reject) => {
+    const before = performance.now()
+    let called = 0
+    let open = count
+    const onClose = () => {
+      if (--open === 0) setImmediate(resolve, { total: performance.now() - before, called })
+    }
+    for (let i = 0; i < count; i++) {
+      const child = start(COMMAND, [], { stdio: 'pipe' })
+      child.once('error', reject)
+      child.once('close', onClose)
+    }
+    called = performance.now() - before
+  })
+}
+
+/** label → array of one field of the samples. */
+export function pick(samples, field) {
+  return Object.fromEntries(
+    Object.entries(samples).map(([label, all]) => [label, all.map((sample) => sample[field])]),
+  )
+}

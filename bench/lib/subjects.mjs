@@ -1,0 +1,44 @@
+/** The ways of starting a command that are compared. Each is `start(command, args, options) → ChildProcess`. */
+
+export const OURS = 'spawn-owned'
+export const NODE = 'child_process'
+export const EXECA = 'execa'
+
+/** `BENCH_OURS=node:child_process` measures Node against itself: the noise floor of the machine. */
+const oursModule = process.env.BENCH_OURS ?? 'spawn-owned'
+
+const loaders = {
+  async [OURS]() {
+    const { spawnOwned, spawn } = await import(oursModule)
+    return spawnOwned ?? spawn
+  },
+  async [NODE]() {
+    return (await import('node:child_process')).spawn
+  },
+  async [EXECA]() {
+    const { execa } = await import('execa')
+    return (command, args, options) => {
+      const subprocess = execa(command, args, { reject: false, buffer: false, ...options })
+      subprocess.catch(() => {})
+      return subprocess
+    }
+  },
+}
+
+export function loadSubject(name) {
+  return loaders[name]()
+}
+
+/** execa needs a newer Node with every major version: where it cannot be imported it is left out, not fatal. */
+export async function availableSubjects(names) {
+  const found = []
+  for (const name of names) {
+    try {
+      await loadSubject(name)
+      found.push(name)
+    } catch (error) {
+      if (name !== EXECA) throw error
+    }
+  }
+  return found
+}

@@ -1,0 +1,67 @@
+/** The rows as a table, for the terminal and for Markdown. */
+
+import { figure, statsText, targetText, valueText, verdict } from './rows.mjs'
+
+const HEADERS = [
+  '',
+  'what',
+  'against',
+  'target',
+  'measured (95 %)',
+  'ours p50/p90/p99',
+  'theirs p50/p90/p99',
+  'also',
+]
+
+function cells(row) {
+  return [
+    verdict(row),
+    row.what,
+    row.against,
+    targetText(row),
+    valueText(row),
+    statsText(row.ours, row.sampleUnit),
+    statsText(row.theirs, row.sampleUnit),
+    [row.others.map((other) => otherText(row, other)).join(', '), row.note].filter(Boolean).join('; '),
+  ]
+}
+
+function otherText(row, other) {
+  if (other.ratio === undefined) return `${other.name} ${figure(other.p50, row.unit)}`
+  return `${other.name} ${figure(other.ratio)}×`
+}
+
+export function terminalTable(rows) {
+  const table = rows.map(cells)
+  // The last column may run on; the others are as wide as their widest cell.
+  const widths = HEADERS.map((header, i) => Math.max(header.length, ...table.map((line) => line[i].length)))
+  const line = (columns) =>
+    columns
+      .map((text, i) => text.padEnd(widths[i]))
+      .join('  ')
+      .trimEnd()
+  return [line(HEADERS), ...table.map((columns, i) => coloured(line(columns), rows[i]))].join('\n')
+}
+
+function coloured(text, row) {
+  if (!process.stdout.isTTY || row.pass === undefined) return text
+  return `\x1b[${row.pass ? 32 : 31}m${text[0]}\x1b[0m${text.slice(1)}`
+}
+
+export function markdown({ rows, machine, quick, image }) {
+  const escaped = (text) => text.replaceAll('|', '\\|')
+  const line = (columns) => `| ${columns.map(escaped).join(' | ')} |`
+  return [
+    '# Benchmark results',
+    '',
+    `${machine.cpu}, ${machine.cores} cores, Linux ${machine.kernel}, Node ${machine.node}, ${machine.date}${quick ? ' (quick run)' : ''}.`,
+    'Ratios of medians, interleaved in one run; less is better unless the target says ≥. The interval is 95 %, by resampling.',
+    'Rows without a target are information.',
+    '',
+    ...(image ? [`![The same as a plot](${image})`, ''] : []),
+    line(HEADERS),
+    `|${HEADERS.map(() => '---').join('|')}|`,
+    ...rows.map((row) => line(cells(row))),
+    '',
+  ].join('\n')
+}

@@ -1,0 +1,42 @@
+/** How long the spawn call keeps the event loop, for bots of three sizes. */
+
+import { availableMb } from './lib/proc.mjs'
+import { ratioRow } from './lib/rows.mjs'
+import { pick, timedRuns } from './lib/runs.mjs'
+import { availableSubjects, EXECA, NODE, OURS } from './lib/subjects.mjs'
+import { interleave, withWorkers } from './lib/workers.mjs'
+
+const SIZES = [
+  { residentMb: 50, size: '50 MB', atMost: 0.25, rounds: 60, quickRounds: 20 },
+  { residentMb: 512, size: '512 MB', atMost: 0.03, rounds: 18, quickRounds: 5 },
+  { residentMb: 2048, size: '2 GB', atMost: 0.01, rounds: 8, quickRounds: 2 },
+]
+const RUNS_A_TURN = 5
+
+export const name = 'stall'
+export const worker = { timedRuns }
+
+export async function bench({ quick, progress }) {
+  const subjects = await availableSubjects(quick ? [OURS, NODE] : [OURS, NODE, EXECA])
+  const rows = []
+  for (const { residentMb, size, atMost, rounds, quickRounds } of SIZES) {
+    if (residentMb * subjects.length * 1.2 > availableMb()) {
+      progress(`${size} left out: not enough free memory`)
+      continue
+    }
+    progress(size)
+    const samples = await withWorkers(import.meta.url, subjects, { residentMb }, async (workers) => {
+      await interleave(workers, 2, 'timedRuns', { count: RUNS_A_TURN })
+      return interleave(workers, quick ? quickRounds : rounds, 'timedRuns', { count: RUNS_A_TURN })
+    })
+    rows.push(
+      row(`spawn call blocks the event loop, ${size} RSS`, pick(samples, 'call'), { atMost }),
+      row(`event loop busy per run, call to close, ${size} RSS`, pick(samples, 'active')),
+    )
+  }
+  return rows
+}
+
+function row(what, { [OURS]: ours, [NODE]: theirs, ...others }, target) {
+  return ratioRow({ bench: name, what, against: NODE, target, ours, theirs, others })
+}

@@ -1,0 +1,1 @@
+export * from './child_process.js'

@@ -1,0 +1,8 @@
+// Every lint: rustfmt, clippy, Biome, and the types of the TypeScript sources.
+import { bin, run } from './tools.mjs'
+
+run('cargo', ['fmt', '--check'])
+run('cargo', ['clippy', '--quiet', '--all-targets', '--features', 'failpoints', '--', '-D', 'warnings'])
+run('cargo', ['clippy', '--quiet', '--all-targets', '--', '-D', 'warnings'])
+run(process.execPath, [bin('biome'), 'check', '--error-on-warnings', '.'], { quiet: true })
+run(process.execPath, [bin('tsc'), '-p', 'ts', '--noEmit'])

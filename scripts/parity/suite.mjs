@@ -1,0 +1,167 @@
+// One file of Node's suite, run once: its own process, process group, working directory and temp directory.
+
+import { spawn } from 'node:child_process'
+import {
+  closeSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
+import path from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+const PRELOAD = fileURLToPath(new URL('replace-spawn.cjs', import.meta.url))
+/** How long helpers may take to notice that the test's process is gone before they count as left over. */
+const SETTLE_MS = 2000
+
+/** The test files of a Node source tree, sorted. */
+export function listTests(nodeSource, filter) {
+  const folder = path.join(nodeSource, 'test', 'parallel')
+  return readdirSync(folder)
+    .filter((name) => /^test-child-process-.*\.m?js$/.test(name) && filter.test(name))
+    .sort()
+    .map((name) => path.join(folder, name))
+}
+
+/** The `// Flags:` and `// Env:` headers that Node's own runner obeys. */
+export function readHeaders(file) {
+  const source = readFileSync(file, 'utf8').slice(0, 1500)
+  const words = (key) =>
+    source
+      .match(new RegExp(`^// ${key}:[ \\t]+(.*)$`, 'm'))?.[1]
+      .split(/\s+/)
+      .filter(Boolean) ?? []
+  return { flags: words('Flags'), env: Object.fromEntries(words('Env').map((pair) => pair.split('=', 2))) }
+}
+
+/**
+ * Runs `file` and resolves with what happened; never rejects for a failing test.
+ *
+ * mode: 'plain' (no preload at all), 'owned' (spawn replaced) or 'control' (spawn replaced by node's own: what
+ * differs then is the harness's doing).
+ */
+export async function runTest(file, { node, nodeSource, mode, all, slot, timeoutMs }) {
+  const sandbox = mkdtempSync(path.join(tmpdir(), 'parity-'))
+  const cwd = path.join(sandbox, 'cwd')
+  const log = path.join(sandbox, 'calls')
+  const outputFile = path.join(sandbox, 'output')
+  mkdirSync(cwd)
+  mkdirSync(path.join(sandbox, 'tmp'))
+  writeFileSync(path.join(cwd, 'not-empty'), '') // one test expects `ls` to print something
+  writeFileSync(log, '')
+  const headers = readHeaders(file)
+  const env = {
+    ...Object.fromEntries(
+      Object.entries(process.env).filter(([key]) => !/^(npm_|NODE_|SPAWN_OWNED_)/i.test(key)),
+    ),
+    ...headers.env,
+    NODE_TEST_DIR: path.join(sandbox, 'tmp'),
+    TEST_THREAD_ID: String(slot),
+    PARITY_LOG: log, // unique to this run: also the mark by which its left-over processes are found
+  }
+  const flags = [...headers.flags]
+  if (all && !flags.includes('--expose-internals')) flags.push('--expose-internals')
+  if (mode !== 'plain') {
+    env.NODE_OPTIONS = `--require ${JSON.stringify(PRELOAD)}`
+    env.SPAWN_OWNED_REGISTRY = path.join(sandbox, 'registry', 'process-registry.json')
+    if (mode === 'control') env.PARITY_CONTROL = '1'
+    if (all) env.PARITY_REBUILD = nodeSource
+  }
+  try {
+    const output = openSync(outputFile, 'a')
+    const outcome = await runOnce(node, [...flags, file], { cwd, env, output, timeoutMs })
+    closeSync(output)
+    const leftovers = await endLeftovers(`PARITY_LOG=${log}`)
+    const text = readFileSync(outputFile, 'utf8')
+    return {
+      ...outcome,
+      skipped: /^1\.\.0 # Skipped/m.test(text),
+      leftovers,
+      calls: countCalls(log),
+      output: text,
+    }
+  } finally {
+    rmSync(sandbox, { recursive: true, force: true, maxRetries: 3 })
+  }
+}
+
+function runOnce(node, args, { cwd, env, output, timeoutMs }) {
+  return new Promise((resolve) => {
+    const startedAt = performance.now()
+    let timedOut = false
+    const child = spawn(node, args, { cwd, env, stdio: ['ignore', output, output], detached: true })
+    const timer = setTimeout(() => {
+      timedOut = true
+      endGroup(child.pid)
+    }, timeoutMs)
+    const finish = (exitCode, signal, error) => {
+      clearTimeout(timer)
+      endGroup(child.pid)
+      const passed = exitCode === 0 && !timedOut
+      resolve({
+        passed,
+        exitCode,
+        signal,
+        timedOut,
+        error,
+        durationMs: Math.round(performance.now() - startedAt),
+      })
+    }
+    child.on('exit', (exitCode, signal) => finish(exitCode, signal))
+    child.on('error', (error) => finish(null, null, error.message))
+  })
+}
+
+/** Also called right after the leader was reaped: PIDs are handed out in turn, so its number is not in use again yet. */
+function endGroup(pid) {
+  try {
+    if (pid) process.kill(-pid, 'SIGKILL')
+  } catch {
+    // the group is empty
+  }
+}
+
+/** Processes of a run outlive its group when they left it. Found by the run's mark in their environment. */
+async function endLeftovers(mark) {
+  const deadline = performance.now() + SETTLE_MS
+  let found = findMarked(mark)
+  while (found.length > 0 && performance.now() < deadline) {
+    await new Promise((resolve) => setTimeout(resolve, 25))
+    found = findMarked(mark)
+  }
+  for (const { pid } of found) {
+    try {
+      process.kill(pid, 'SIGKILL')
+    } catch {
+      // gone in the meantime
+    }
+  }
+  return found.map(({ command }) => command)
+}
+
+function findMarked(mark) {
+  if (process.platform !== 'linux') return []
+  const found = []
+  for (const name of readdirSync('/proc')) {
+    if (!/^\d+$/.test(name) || Number(name) === process.pid) continue
+    try {
+      if (!readFileSync(`/proc/${name}/environ`, 'utf8').split('\0').includes(mark)) continue
+      const command = readFileSync(`/proc/${name}/cmdline`, 'utf8').split('\0').join(' ').trim()
+      found.push({ pid: Number(name), command })
+    } catch {
+      // exited while we looked, or not ours to read
+    }
+  }
+  return found
+}
+
+function countCalls(log) {
+  const calls = { spawn: 0, fork: 0, exec: 0, execFile: 0 }
+  for (const name of readFileSync(log, 'utf8').split('\n')) if (name) calls[name] += 1
+  return calls
+}

@@ -1,0 +1,32 @@
+// Small helpers shared by the scripts.
+import { spawnSync } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+/** The repository's root. */
+export const root = dirname(dirname(fileURLToPath(import.meta.url)))
+
+const packages = { napi: '@napi-rs/cli', tsc: 'typescript', biome: '@biomejs/biome' }
+
+/** The script behind a development tool of ours, to be run with this very Node. */
+export function bin(tool) {
+  const directory = join(root, 'node_modules', packages[tool])
+  const manifest = JSON.parse(readFileSync(join(directory, 'package.json'), 'utf8'))
+  return join(directory, typeof manifest.bin === 'string' ? manifest.bin : manifest.bin[tool])
+}
+
+/** Runs a command in the root and ends this process with its status if it fails. `quiet`: output only on failure. */
+export function run(command, args, { quiet = false, env = process.env } = {}) {
+  const stdio = quiet ? ['ignore', 'pipe', 'pipe'] : ['ignore', 'inherit', 'inherit']
+  const result = spawnSync(command, args, { cwd: root, env, stdio, maxBuffer: 1 << 28 })
+  if (result.error) {
+    console.error(`${command} cannot be run: ${result.error.message}`)
+    process.exit(1)
+  }
+  if (result.status !== 0) {
+    if (quiet) process.stderr.write(`${result.stdout}${result.stderr}`)
+    console.error(`failed: ${command} ${args.join(' ')}`)
+    process.exit(result.status ?? 1)
+  }
+}

@@ -1,0 +1,30 @@
+//! What holds a tree together, and how its members are found and signalled.
+//!
+//! | tier | finds | used by |
+//! |---|---|---|
+//! | [`subreaper`] | every descendant, wherever it went: setsid, double fork, cleared environment | the keeper, from inside |
+//! | [`outside`] | the root's group and every process that carries the run's [`cookie`] | whoever finds a run without its keeper |
+//!
+//! Decisions ([`tree`], [`cookie`]) are pure; the tiers only read and signal.
+
+pub mod cookie;
+pub mod outside;
+pub mod subreaper;
+pub mod tree;
+
+use serde::{Deserialize, Serialize};
+
+/// A process as reports name it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessInfo {
+    pub pid: i32,
+    /// Start token, see [`crate::identity`].
+    pub start: u64,
+    /// The command's name as the kernel knows it.
+    pub command: String,
+    /// Why it is in this report, for people.
+    pub why: String,
+}
+
+pub(crate) const SIGCONT: i32 = nix::libc::SIGCONT;
+pub(crate) const SIGKILL: i32 = nix::libc::SIGKILL;

@@ -1,0 +1,222 @@
+//! The tree as its subreaper sees it: from inside, complete, and nobody can leave.
+//!
+//! The caller is the child subreaper: whatever the command forks, setsids or double-forks comes back to it as a
+//! direct child once its own parent is gone. Hence the two facts everything here rests on:
+//!
+//! - A descendant exists **iff** we have a child: every chain of parents leads to one, and only we remove our own.
+//! - The number of a child of ours cannot be recycled before *we* have waited for it. So direct children, and the
+//!   root's group for as long as we keep the root's zombie, may be signalled by number. Everybody else is
+//!   signalled through a pidfd whose identity was checked after it was opened.
+
+use std::collections::HashMap;
+use std::fs;
+
+use nix::errno::Errno;
+use nix::libc;
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+use nix::unistd::Pid;
+
+use super::{ProcessInfo, SIGCONT, SIGKILL, tree};
+use crate::identity::stat::Stat;
+use crate::identity::{ProcessRef, read_stat};
+use crate::run::ExitStatus;
+
+/// Makes this process the one to which orphaned descendants return.
+pub fn become_subreaper() -> Result<(), Errno> {
+    nix::sys::prctl::set_child_subreaper(true)
+}
+
+/// The tree below this process, which has the given root.
+#[derive(Debug)]
+pub struct Tree {
+    me: i32,
+    root: i32,
+    status: Option<ExitStatus>,
+    /// Once the root has been waited for, its number, and with it the group's, may belong to somebody else.
+    root_reaped: bool,
+}
+
+impl Tree {
+    /// `root` must be an unreaped child of the calling process.
+    pub fn new(root: i32) -> Self {
+        Self { me: nix::unistd::getpid().as_raw(), root, status: None, root_reaped: false }
+    }
+
+    /// How the root ended, once [`Tree::reap`] has seen it.
+    pub fn root_status(&self) -> Option<ExitStatus> {
+        self.status
+    }
+
+    /// Collects every dead child but the root, whose zombie stays. True if nothing else is left of the tree.
+    ///
+    /// A pass that reaped somebody is repeated: that child's own children have become ours meanwhile. A pass that
+    /// reaped nobody and saw nobody but the dead root is conclusive, because only we can shorten the list.
+    pub fn reap(&mut self) -> bool {
+        loop {
+            let (mut reaped, mut left) = (false, false);
+            for child in self.children() {
+                if child == self.root && !self.root_reaped {
+                    let peek = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+                    self.status = self.status.or_else(|| wait_for(child, peek));
+                    left |= self.status.is_none();
+                } else if wait_for(child, WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG).is_some() {
+                    reaped = true;
+                } else {
+                    left = true;
+                }
+            }
+            if !reaped {
+                return !left && self.status.is_some();
+            }
+        }
+    }
+
+    /// Lets go of the root's zombie, to be called when nothing else is left. True if the kernel agrees that no child
+    /// exists (`ECHILD`), and with it no descendant.
+    pub fn release_root(&mut self) -> bool {
+        if !self.root_reaped {
+            wait_for(self.root, WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG);
+            self.root_reaped = true;
+        }
+        let any = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+        waitid(Id::All, any) == Err(Errno::ECHILD)
+    }
+
+    /// Signals the root alone, as `ChildProcess.kill` does.
+    pub fn signal_root(&self, signal: i32) -> Result<(), Errno> {
+        if self.root_reaped { Err(Errno::ESRCH) } else { kill(self.root, signal) }
+    }
+
+    /// Every living member, the root included.
+    pub fn members(&self) -> Vec<Stat> {
+        let seen = self.observe();
+        seen.values()
+            .filter(|stat| !stat.is_dead() && tree::descends_from(stat.pid, self.me, &seen))
+            .cloned()
+            .collect()
+    }
+
+    /// Members that have left the root's session.
+    pub fn escaped(&self) -> Vec<ProcessInfo> {
+        let why = "left the run's session and outlived its root";
+        self.members().iter().filter(|stat| stat.session != self.root).map(|stat| info(stat, why)).collect()
+    }
+
+    /// What is left after everything was tried, each with the reason.
+    pub fn survivors(&self) -> Vec<ProcessInfo> {
+        self.members()
+            .iter()
+            .map(|stat| match self.signal_member(stat, 0) {
+                Err(Errno::EPERM) => {
+                    info(stat, "not permitted to signal it (EPERM): it runs as another user")
+                }
+                _ if stat.state == 'D' => info(stat, "in uninterruptible sleep (state D)"),
+                _ => info(stat, "still there after SIGKILL"),
+            })
+            .collect()
+    }
+
+    /// Asks every member to end: `signal`, then SIGCONT so that a stopped one hears it. Each gets it once: the
+    /// group as a group, the others one by one.
+    pub fn terminate(&self, signal: i32) {
+        let outside_group: Vec<_> =
+            self.members().into_iter().filter(|stat| self.root_reaped || stat.pgrp != self.root).collect();
+        for signal in [signal, SIGCONT] {
+            if !self.root_reaped {
+                let _ = kill(-self.root, signal);
+            }
+            for stat in &outside_group {
+                // Gone meanwhile is what we want; not permitted shows up among the survivors.
+                let _ = self.signal_member(stat, signal);
+            }
+        }
+    }
+
+    /// One pass of SIGKILL over everything there is. Direct children first and without a look: a process that does
+    /// nothing but fork, setsid and exit is our child for microseconds only.
+    pub fn kill(&self) {
+        for child in self.children() {
+            let _ = kill(child, SIGKILL);
+        }
+        if !self.root_reaped {
+            let _ = kill(-self.root, SIGKILL);
+        }
+        for stat in self.members().iter().filter(|stat| stat.ppid != self.me) {
+            let _ = self.signal_member(stat, SIGKILL);
+        }
+    }
+
+    fn signal_member(&self, stat: &Stat, signal: i32) -> Result<(), Errno> {
+        if stat.ppid == self.me {
+            kill(stat.pid, signal)
+        } else {
+            ProcessRef::known(stat.pid, stat.start).signal(signal)
+        }
+    }
+
+    fn children(&self) -> Vec<i32> {
+        children_of(self.me).unwrap_or_else(|| {
+            let me = self.me;
+            all_processes().into_iter().filter(|stat| stat.ppid == me).map(|stat| stat.pid).collect()
+        })
+    }
+
+    /// Everything below us, or, on a kernel without `children` files, everything there is.
+    fn observe(&self) -> HashMap<i32, Stat> {
+        let mut seen = HashMap::new();
+        let Some(mut pending) = children_of(self.me) else {
+            return all_processes().into_iter().map(|stat| (stat.pid, stat)).collect();
+        };
+        while let Some(pid) = pending.pop() {
+            if seen.contains_key(&pid) {
+                continue;
+            }
+            if let Ok(stat) = read_stat(pid) {
+                pending.extend(children_of(pid).unwrap_or_default());
+                seen.insert(pid, stat);
+            }
+        }
+        seen
+    }
+}
+
+fn info(stat: &Stat, why: &str) -> ProcessInfo {
+    ProcessInfo { pid: stat.pid, start: stat.start, command: stat.comm.clone(), why: why.to_owned() }
+}
+
+/// The children of every thread of a process. `None` if this kernel has no such files (CONFIG_PROC_CHILDREN).
+fn children_of(pid: i32) -> Option<Vec<i32>> {
+    let mut children = Vec::new();
+    let mut supported = false;
+    for task in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
+        if let Ok(list) = fs::read_to_string(task.path().join("children")) {
+            supported = true;
+            children.extend(list.split_ascii_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));
+        }
+    }
+    supported.then_some(children)
+}
+
+fn all_processes() -> Vec<Stat> {
+    fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| read_stat(entry.file_name().to_str()?.parse().ok()?).ok())
+        .collect()
+}
+
+/// Waits for one child by number, never for "any". `None` if it has not ended.
+fn wait_for(child: i32, flags: WaitPidFlag) -> Option<ExitStatus> {
+    match waitid(Id::Pid(Pid::from_raw(child)), flags | WaitPidFlag::__WALL) {
+        Ok(WaitStatus::Exited(_, code)) => Some(ExitStatus::Code(code)),
+        Ok(WaitStatus::Signaled(_, signal, _)) => Some(ExitStatus::Signal(signal as i32)),
+        _ => None,
+    }
+}
+
+/// Only for children of ours that were not waited for, and for the group such a child leads.
+fn kill(pid: i32, signal: i32) -> Result<(), Errno> {
+    // SAFETY: kill takes two integers; the caller guarantees that the number still means our own child.
+    Errno::result(unsafe { libc::kill(pid, signal) }).map(drop)
+}

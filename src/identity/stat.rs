@@ -1,0 +1,94 @@
+//! `/proc/PID/stat`, parsed. Pure: text in, facts out.
+
+/// The few fields of `/proc/PID/stat` that ownership needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stat {
+    pub pid: i32,
+    pub comm: String,
+    /// One letter as the kernel prints it; `Z` and `X` are dead.
+    pub state: char,
+    pub ppid: i32,
+    pub pgrp: i32,
+    pub session: i32,
+    /// Field 22: ticks since boot at which the process started. With the PID, and within one boot and one PID
+    /// namespace, it names a process for ever.
+    pub start: u64,
+}
+
+impl Stat {
+    /// A zombie still answers `kill(pid, 0)`, but nothing runs in it any more.
+    pub fn is_dead(&self) -> bool {
+        matches!(self.state, 'Z' | 'X' | 'x')
+    }
+}
+
+/// Parses one line of `/proc/PID/stat`, or `None` if it does not look like one.
+///
+/// The second field is the command name in parentheses and may itself contain anything, `) S 1 (` included;
+/// the kernel prints only numbers after it, so the **last** `)` ends it.
+pub fn parse(line: &str) -> Option<Stat> {
+    let open = line.find('(')?;
+    let close = line.rfind(')')?;
+    let pid = line.get(..open)?.trim().parse().ok()?;
+    let comm = line.get(open + 1..close)?.to_owned();
+    let mut fields = line.get(close + 1..)?.split_ascii_whitespace();
+    let state = fields.next()?.chars().next()?;
+    let ppid = fields.next()?.parse().ok()?;
+    let pgrp = fields.next()?.parse().ok()?;
+    let session = fields.next()?.parse().ok()?;
+    // Fields 7 to 21 lie between the session (6) and the start time (22).
+    let start = fields.nth(15)?.parse().ok()?;
+    Some(Stat { pid, comm, state, ppid, pgrp, session, start })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(comm: &str) -> String {
+        format!("4711 ({comm}) S 42 4711 4700 34816 4711 4194304 1 0 0 0 2 3 0 0 20 0 1 0 987654 1 2 3")
+    }
+
+    #[test]
+    fn reads_the_fields_by_position() {
+        let stat = parse(&line("node")).unwrap();
+        assert_eq!(
+            stat,
+            Stat {
+                pid: 4711,
+                comm: "node".into(),
+                state: 'S',
+                ppid: 42,
+                pgrp: 4711,
+                session: 4700,
+                start: 987_654
+            }
+        );
+    }
+
+    #[test]
+    fn a_command_name_cannot_forge_the_fields_after_it() {
+        for comm in [") S 1 (", "a) Z 1 1 1 (b", "(((", ")))", " ", "", "new\nline"] {
+            let stat = parse(&line(comm)).unwrap();
+            assert_eq!((stat.comm.as_str(), stat.ppid, stat.start), (comm, 42, 987_654));
+        }
+    }
+
+    #[test]
+    fn a_zombie_is_dead_and_a_stopped_process_is_not() {
+        for (state, dead) in [('Z', true), ('X', true), ('x', true), ('T', false), ('D', false), ('R', false)]
+        {
+            let stat = parse(&line("x").replace(" S ", &format!(" {state} "))).unwrap();
+            assert_eq!(stat.is_dead(), dead, "{state}");
+        }
+    }
+
+    #[test]
+    fn rejects_what_is_not_a_stat_line() {
+        for text in
+            ["", "1", "1 (x", "1 (x)", "1 (x) S 1 2 3", "a (x) S 1 2 3", "1 )x( S", "\u{fffd}(…) S 1 1 1"]
+        {
+            assert_eq!(parse(text), None, "{text:?}");
+        }
+    }
+}

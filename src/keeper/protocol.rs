@@ -1,0 +1,255 @@
+//! The words addon and keeper exchange, and how they are framed. Used by both ends.
+//!
+//! A frame is `b"SO"`, the protocol version, a zero byte, the payload's length (u32, little-endian) and the payload:
+//! one message in postcard's encoding. The stdio descriptors travel as ancillary data with the first byte of the
+//! start request. Frames are bounded; anything else on the socket is an error and ends the conversation.
+
+use serde::{Deserialize, Serialize};
+
+use crate::contain::ProcessInfo;
+use crate::run::lifecycle::Timeout;
+use crate::run::{Cause, ExitStatus, Policy};
+
+pub const VERSION: u8 = 1;
+
+/// Arguments and environment fit: the kernel itself takes no more than 6 MiB of both.
+pub const MAX_PAYLOAD: usize = 8 << 20;
+
+/// The kernel passes at most this many descriptors in one message (SCM_MAX_FD).
+pub const MAX_FDS: usize = 253;
+
+const HEADER: usize = 8;
+
+/// From the addon to the keeper.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub enum Request<'a> {
+    /// The first message, and only that.
+    #[serde(borrow)]
+    Start(Start<'a>),
+    /// To the root alone.
+    Signal { signal: i32 },
+    /// To the whole tree: `signal`, and SIGKILL after `grace_ms`.
+    Cancel { signal: i32, grace_ms: u64 },
+}
+
+/// What to run, and under which rules.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub struct Start<'a> {
+    pub run_id: &'a str,
+    /// What people see in `ps`.
+    pub preview: &'a str,
+    /// Looked up in the PATH of `env` unless it contains a slash.
+    pub file: &'a str,
+    /// Each argument ended by a NUL, `argv[0]` included.
+    pub argv: &'a str,
+    /// `KEY=value`, each ended by a NUL; complete, cookie included.
+    pub env: &'a str,
+    /// Relative to the bot's working directory, which is the first descriptor sent along.
+    pub cwd: Option<&'a str>,
+    pub uid: Option<u32>,
+    pub gid: Option<u32>,
+    pub umask: u32,
+    /// What the command gets as descriptor 0, 1, 2, …
+    pub stdio: Vec<Slot>,
+    pub on_owner_exit: Policy,
+    pub on_leader_exit: Policy,
+    pub grace_ms: u64,
+    pub timeout: Option<Timeout>,
+}
+
+/// One of the command's descriptors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Slot {
+    /// Not open.
+    Closed,
+    /// `/dev/null`.
+    Null,
+    /// The next of the descriptors sent along.
+    Sent,
+}
+
+/// From the keeper to the addon.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Report {
+    /// The command runs: `exec` has succeeded.
+    Started { pid: i32, start: u64 },
+    /// It does not, and nothing of it exists.
+    SpawnFailed { errno: i32 },
+    /// A [`Request::Signal`] did not arrive.
+    SignalFailed { errno: i32 },
+    /// The tree is being ended, by request or by a deadline.
+    Ending(Cause),
+    /// The root ended. Its zombie is held until the tree is extinct.
+    RootExited(ExitStatus),
+    /// The last word: no process of the tree exists, but for the survivors listed.
+    Extinct { cause: Cause, escaped: Vec<ProcessInfo>, survivors: Vec<ProcessInfo> },
+}
+
+/// Why bytes on the socket are not a conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProtocolError {
+    NotOurs,
+    Version(u8),
+    TooLong(usize),
+    Malformed,
+}
+
+impl std::fmt::Display for ProtocolError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NotOurs => write!(f, "the other end does not speak the keeper's protocol"),
+            Self::Version(theirs) => {
+                write!(
+                    f,
+                    "the other end speaks version {theirs} of the keeper's protocol, this end {VERSION}"
+                )
+            }
+            Self::TooLong(length) => write!(f, "a message of {length} bytes exceeds {MAX_PAYLOAD}"),
+            Self::Malformed => write!(f, "a message of the keeper's protocol cannot be decoded"),
+        }
+    }
+}
+
+impl std::error::Error for ProtocolError {}
+
+/// A message as bytes for the socket.
+pub fn encode(message: &impl Serialize) -> Result<Vec<u8>, ProtocolError> {
+    let mut frame = postcard::to_extend(message, vec![0; HEADER]).map_err(|_| ProtocolError::Malformed)?;
+    let length = frame.len() - HEADER;
+    if length > MAX_PAYLOAD {
+        return Err(ProtocolError::TooLong(length));
+    }
+    frame[..4].copy_from_slice(&[b'S', b'O', VERSION, 0]);
+    frame[4..HEADER].copy_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes());
+    Ok(frame)
+}
+
+/// A payload as a message. Bytes left over are as wrong as bytes missing.
+pub fn decode<'a, M: Deserialize<'a>>(payload: &'a [u8]) -> Result<M, ProtocolError> {
+    match postcard::take_from_bytes(payload) {
+        Ok((message, [])) => Ok(message),
+        _ => Err(ProtocolError::Malformed),
+    }
+}
+
+/// Bytes as they arrive, cut into frames.
+#[derive(Debug, Default)]
+pub struct Inbox {
+    bytes: Vec<u8>,
+}
+
+impl Inbox {
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// The next complete payload, if there is one. A header is judged as soon as it is there, so a hostile length
+    /// is refused before anything of that length is awaited.
+    pub fn next_payload(&mut self) -> Result<Option<Vec<u8>>, ProtocolError> {
+        let known = self.bytes.len().min(2);
+        if self.bytes[..known] != b"SO"[..known] {
+            return Err(ProtocolError::NotOurs);
+        }
+        let Some(header) = self.bytes.first_chunk::<HEADER>() else { return Ok(None) };
+        if header[2] != VERSION || header[3] != 0 {
+            return Err(ProtocolError::Version(header[2]));
+        }
+        let length = u32::from_le_bytes([header[4], header[5], header[6], header[7]]) as usize;
+        if length > MAX_PAYLOAD {
+            return Err(ProtocolError::TooLong(length));
+        }
+        if self.bytes.len() < HEADER + length {
+            return Ok(None);
+        }
+        let payload = self.bytes[HEADER..HEADER + length].to_vec();
+        self.bytes.drain(..HEADER + length);
+        Ok(Some(payload))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start() -> Start<'static> {
+        Start {
+            run_id: "r1",
+            preview: "sh -c …",
+            file: "sh",
+            argv: "sh\0-c\0exit 3\0",
+            env: "A=1\0SPAWN_OWNED_RUN=r1\0",
+            cwd: Some("sub"),
+            uid: Some(1),
+            gid: None,
+            umask: 0o22,
+            stdio: vec![Slot::Null, Slot::Sent, Slot::Closed],
+            on_owner_exit: Policy::Kill,
+            on_leader_exit: Policy::Keep,
+            grace_ms: 5_000,
+            timeout: Some(Timeout { after_ms: 9, signal: 15 }),
+        }
+    }
+
+    fn reports() -> Vec<Report> {
+        let info = ProcessInfo { pid: 9, start: 8, command: ") S 1 (".into(), why: "…".into() };
+        vec![
+            Report::Started { pid: 1, start: u64::MAX },
+            Report::SpawnFailed { errno: 2 },
+            Report::SignalFailed { errno: 1 },
+            Report::Ending(Cause::OverallTimeout),
+            Report::RootExited(ExitStatus::Signal(9)),
+            Report::Extinct { cause: Cause::Cancel, escaped: vec![info.clone()], survivors: vec![info] },
+        ]
+    }
+
+    #[test]
+    fn every_message_survives_the_wire_in_any_chunking() {
+        let expected = reports();
+        let bytes: Vec<u8> = expected.iter().flat_map(|report| encode(report).unwrap()).collect();
+        for chunk in [1, 2, 7, 8, 9, bytes.len()] {
+            let mut inbox = Inbox::default();
+            let mut got = Vec::new();
+            for part in bytes.chunks(chunk) {
+                inbox.push(part);
+                while let Some(payload) = inbox.next_payload().unwrap() {
+                    got.push(decode::<Report>(&payload).unwrap());
+                }
+            }
+            assert_eq!(got, expected, "in chunks of {chunk}");
+        }
+        let frame = encode(&Request::Start(start())).unwrap();
+        assert_eq!(decode::<Request>(&frame[HEADER..]).unwrap(), Request::Start(start()));
+    }
+
+    #[test]
+    fn refuses_another_version_another_protocol_and_a_hostile_length_at_the_header() {
+        for (bytes, error) in [
+            (&b"X"[..], ProtocolError::NotOurs),
+            (b"SX", ProtocolError::NotOurs),
+            (b"GET / HTTP/1.1\r\n", ProtocolError::NotOurs),
+            (&[b'S', b'O', VERSION + 1, 0, 0, 0, 0, 0], ProtocolError::Version(VERSION + 1)),
+            (&[b'S', b'O', VERSION, 0, 255, 255, 255, 255], ProtocolError::TooLong(u32::MAX as usize)),
+        ] {
+            let mut inbox = Inbox::default();
+            inbox.push(bytes);
+            assert_eq!(inbox.next_payload(), Err(error), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn no_truncated_or_padded_or_flipped_payload_is_taken_for_a_start_request_of_another_shape() {
+        let frame = encode(&Request::Start(start())).unwrap();
+        let payload = &frame[HEADER..];
+        for end in 0..payload.len() {
+            assert!(decode::<Request>(&payload[..end]).is_err(), "cut at {end}");
+        }
+        let padded = [payload, &[0]].concat();
+        assert_eq!(decode::<Request>(&padded), Err(ProtocolError::Malformed));
+        for index in 0..payload.len() {
+            let mut bytes = payload.to_vec();
+            bytes[index] ^= 0xff;
+            // Whatever it decodes to, it must not panic, and it must not be the message it was.
+            assert_ne!(decode::<Request>(&bytes).ok(), Some(Request::Start(start())), "flipped at {index}");
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Between JS values and the core's types.
+
+use std::os::fd::{IntoRawFd, OwnedFd};
+
+use napi_derive::napi;
+use nix::errno::Errno;
+
+use crate::contain::ProcessInfo;
+use crate::run::lifecycle::Timeout;
+use crate::run::{Cause, ExitStatus, Policy};
+use crate::spawn::{Ending, Launch, RunEvent, Stdio};
+
+/// What to start. Strings as in the keeper's protocol: each argument and each variable ended by a NUL.
+#[napi(object, object_to_js = false)]
+pub struct LaunchOptions {
+    pub run_id: String,
+    pub preview: String,
+    pub file: String,
+    pub argv: String,
+    pub env: String,
+    pub cwd: Option<String>,
+    pub uid: Option<i32>,
+    pub gid: Option<i32>,
+    /// For each of the command's descriptors: one of ours, or -1 closed, -2 `/dev/null`, -3 a new stream.
+    pub stdio: Vec<i32>,
+    pub keep_on_owner_exit: bool,
+    pub keep_on_leader_exit: bool,
+    pub grace_ms: f64,
+    /// 0: no deadline.
+    pub timeout_ms: f64,
+    pub timeout_signal: i32,
+}
+
+impl TryFrom<LaunchOptions> for Launch {
+    type Error = String;
+
+    fn try_from(options: LaunchOptions) -> Result<Self, String> {
+        let policy = |keep| if keep { Policy::Keep } else { Policy::Kill };
+        let stdio = options
+            .stdio
+            .iter()
+            .map(|&slot| match slot {
+                -1 => Ok(Stdio::Closed),
+                -2 => Ok(Stdio::Null),
+                -3 => Ok(Stdio::Pipe),
+                fd if fd >= 0 => Ok(Stdio::Fd(fd)),
+                other => Err(format!("stdio has no form {other}")),
+            })
+            .collect::<Result<_, _>>()?;
+        let after_ms = milliseconds(options.timeout_ms);
+        Ok(Self {
+            run_id: options.run_id,
+            preview: options.preview,
+            file: options.file,
+            argv: options.argv,
+            env: options.env,
+            cwd: options.cwd,
+            uid: options.uid.map(i32::cast_unsigned),
+            gid: options.gid.map(i32::cast_unsigned),
+            stdio,
+            on_owner_exit: policy(options.keep_on_owner_exit),
+            on_leader_exit: policy(options.keep_on_leader_exit),
+            grace_ms: milliseconds(options.grace_ms),
+            timeout: (after_ms > 0).then_some(Timeout { after_ms, signal: options.timeout_signal }),
+        })
+    }
+}
+
+/// JS numbers are doubles; the cast saturates, and NaN becomes 0.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+pub fn milliseconds(value: f64) -> u64 {
+    value as u64
+}
+
+#[napi(object, object_from_js = false)]
+pub struct Outcome {
+    /// Why the command could not be started (then its streams are at their end), 0 if it runs.
+    pub errno: i32,
+    /// Names the run in later calls.
+    pub run: u32,
+    pub pid: i32,
+    /// Our ends of the new streams, -1 where there is none. The caller owns them.
+    pub fds: Vec<i32>,
+}
+
+impl Outcome {
+    pub fn new(error: Option<Errno>, run: u32, pid: i32, streams: Vec<Option<OwnedFd>>) -> Self {
+        let fds = streams.into_iter().map(|stream| stream.map_or(-1, IntoRawFd::into_raw_fd)).collect();
+        Self { errno: error.map_or(0, |errno| errno as i32), run, pid, fds }
+    }
+}
+
+#[napi(object, object_from_js = false)]
+pub struct Event {
+    pub run: u32,
+    #[napi(ts_type = "'ending' | 'exit' | 'signal-failed' | 'extinct'")]
+    pub kind: &'static str,
+    /// `exit`: the root's exit code, or the signal that ended it.
+    pub code: Option<i32>,
+    pub signal: Option<i32>,
+    /// `signal-failed`
+    pub errno: Option<i32>,
+    /// `ending`, `extinct`
+    #[napi(ts_type = "'root-exit' | 'cancel' | 'overall-timeout' | 'owner-exit' | 'lost'")]
+    pub ending: Option<&'static str>,
+    pub escaped: Option<Vec<Process>>,
+    pub survivors: Option<Vec<Process>>,
+}
+
+#[napi(object, object_from_js = false)]
+pub struct Process {
+    pub pid: i32,
+    pub start_token: String,
+    pub command: String,
+    pub why: String,
+}
+
+impl Event {
+    pub fn new(run: u32, event: RunEvent) -> Self {
+        let mut js = Self {
+            run,
+            kind: "extinct",
+            code: None,
+            signal: None,
+            errno: None,
+            ending: None,
+            escaped: None,
+            survivors: None,
+        };
+        match event {
+            RunEvent::Ending(cause) => {
+                js.kind = "ending";
+                js.ending = Some(ending_name(Ending::Kept(cause)));
+            }
+            RunEvent::RootExited(status) => {
+                js.kind = "exit";
+                match status {
+                    ExitStatus::Code(code) => js.code = Some(code),
+                    ExitStatus::Signal(signal) => js.signal = Some(signal),
+                }
+            }
+            RunEvent::SignalFailed(errno) => {
+                js.kind = "signal-failed";
+                js.errno = Some(errno as i32);
+            }
+            RunEvent::Extinct { ending, escaped, survivors } => {
+                js.ending = Some(ending_name(ending));
+                js.escaped = Some(escaped.into_iter().map(Process::from).collect());
+                js.survivors = Some(survivors.into_iter().map(Process::from).collect());
+            }
+        }
+        js
+    }
+}
+
+fn ending_name(ending: Ending) -> &'static str {
+    match ending {
+        Ending::Kept(Cause::RootExit) => "root-exit",
+        Ending::Kept(Cause::Cancel) => "cancel",
+        Ending::Kept(Cause::OverallTimeout) => "overall-timeout",
+        Ending::Kept(Cause::OwnerExit) => "owner-exit",
+        Ending::Lost => "lost",
+    }
+}
+
+impl From<ProcessInfo> for Process {
+    fn from(info: ProcessInfo) -> Self {
+        Self { pid: info.pid, start_token: info.start.to_string(), command: info.command, why: info.why }
+    }
+}

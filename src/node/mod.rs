@@ -1,0 +1,150 @@
+//! The N-API bindings: convert, call, convert back. No decision is made here.
+//!
+//! Every exported function catches panics and turns them into JS errors: nothing we do may crash the bot.
+
+mod convert;
+
+use std::collections::HashMap;
+use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
+use std::sync::Arc;
+
+use napi::bindgen_prelude::{Env, Function};
+use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
+use napi::{Error, Status};
+use napi_derive::napi;
+use nix::errno::Errno;
+
+use crate::spawn::{self, LaunchError, Launcher, Run};
+use convert::{Event, LaunchOptions, Outcome};
+
+/// Weak: it keeps the event loop alive only while somebody has asked for that with [`Host::ref`].
+type Listener = ThreadsafeFunction<Event, (), Event, Status, false, true>;
+
+/// One per JS thread: its runs, and the callback that hears from them.
+#[napi]
+pub struct Host {
+    launcher: Launcher,
+    listener: Arc<Listener>,
+    /// The same function once more, for `ref` and `unref`, which need it exclusively.
+    alive: Listener,
+    runs: HashMap<u32, Run>,
+    next: u32,
+}
+
+#[napi]
+impl Host {
+    /// `keeper` is the path of the keeper's executable. `cold` starts every keeper as a process of its own.
+    #[napi(constructor, catch_unwind)]
+    pub fn new(keeper: String, cold: bool, on_event: Function<Event, ()>) -> napi::Result<Self> {
+        let listener =
+            || on_event.build_threadsafe_function().weak::<true>().callee_handled::<false>().build();
+        Ok(Self {
+            launcher: Launcher::new(keeper.into(), cold),
+            listener: Arc::new(listener()?),
+            alive: listener()?,
+            runs: HashMap::new(),
+            next: 0,
+        })
+    }
+
+    /// Starts a run. A command that cannot be started is an outcome; everything else that fails is an exception.
+    #[napi(catch_unwind)]
+    pub fn spawn(&mut self, options: LaunchOptions) -> Result<Outcome, Error<String>> {
+        let launch = options.try_into().map_err(|why| Error::new("ERR_INVALID_ARG_VALUE".to_owned(), why))?;
+        let id = self.next;
+        let listener = self.listener.clone();
+        let on_event = Box::new(move |event| {
+            listener.call(Event::new(id, event), ThreadsafeFunctionCallMode::NonBlocking);
+        });
+        match self.launcher.launch(&launch, on_event) {
+            Ok(launched) => {
+                self.next = self.next.wrapping_add(1);
+                self.runs.insert(id, launched.run);
+                Ok(Outcome::new(None, id, launched.pid, launched.streams))
+            }
+            Err(LaunchError::Command { errno, streams }) => Ok(Outcome::new(Some(errno), 0, 0, streams)),
+            Err(LaunchError::Refused(errno)) => Ok(Outcome::new(Some(errno), 0, 0, Vec::new())),
+            Err(error) => Err(Error::new(error.code().to_owned(), error.to_string())),
+        }
+    }
+
+    /// Signals the root. Returns an errno, 0 if the request is on its way.
+    #[napi(catch_unwind)]
+    pub fn signal(&self, run: u32, signal: i32) -> i32 {
+        self.ask(run, |run| run.signal(signal))
+    }
+
+    /// Ends the tree. Returns an errno, 0 if the request is on its way.
+    #[napi(catch_unwind)]
+    pub fn cancel(&self, run: u32, signal: i32, grace_ms: f64) -> i32 {
+        self.ask(run, |run| run.cancel(signal, convert::milliseconds(grace_ms)))
+    }
+
+    /// Forgets a run whose end has been heard.
+    #[napi(catch_unwind)]
+    pub fn forget(&mut self, run: u32) {
+        self.runs.remove(&run);
+    }
+
+    /// Keeps the event loop alive, until `unref`.
+    #[napi(js_name = "ref", catch_unwind)]
+    pub fn keep_alive(&mut self, env: Env) -> napi::Result<()> {
+        #[allow(deprecated)]
+        self.alive.refer(&env)
+    }
+
+    #[napi(js_name = "unref", catch_unwind)]
+    pub fn let_go(&mut self, env: Env) -> napi::Result<()> {
+        #[allow(deprecated)]
+        self.alive.unref(&env)
+    }
+
+    fn ask(&self, run: u32, request: impl FnOnce(&Run) -> Result<(), Errno>) -> i32 {
+        match self.runs.get(&run).map(request) {
+            Some(Ok(())) => 0,
+            Some(Err(errno)) => errno as i32,
+            None => Errno::ESRCH as i32,
+        }
+    }
+}
+
+impl Drop for Host {
+    /// The JS thread is going away (a worker ended): its runs are treated as when a bot exits.
+    fn drop(&mut self) {
+        for run in self.runs.values() {
+            run.abandon();
+        }
+    }
+}
+
+/// Ends the readable side of an open stream whose writers are gone. Returns an errno, 0 for success.
+#[napi(catch_unwind)]
+pub fn end_stream(fd: i32) -> i32 {
+    spawn::end_stream(fd).err().map_or(0, |errno| errno as i32)
+}
+
+/// Two ends of a socket over which a helper can lend us a descriptor: ours, and its standard input.
+#[napi(catch_unwind)]
+pub fn open_borrowing() -> napi::Result<Vec<i32>> {
+    let (ours, theirs) = spawn::borrow::open().map_err(system_error)?;
+    Ok(vec![ours.into_raw_fd(), theirs.into_raw_fd()])
+}
+
+/// Waits for the lent descriptor and closes our end.
+#[napi(catch_unwind)]
+pub fn borrowed_descriptor(ours: i32) -> napi::Result<i32> {
+    // SAFETY: `open_borrowing` gave this descriptor to our own TypeScript, which hands it back once and for all.
+    let ours = unsafe { OwnedFd::from_raw_fd(ours) };
+    Ok(spawn::borrow::receive(&ours).map_err(system_error)?.into_raw_fd())
+}
+
+fn system_error(errno: Errno) -> Error {
+    Error::new(Status::GenericFailure, errno.to_string())
+}
+
+/// For the test that a panic becomes a JS error.
+#[cfg(feature = "failpoints")]
+#[napi(catch_unwind)]
+pub fn panic() {
+    panic!("a failpoint was hit");
+}

@@ -1,0 +1,37 @@
+//! A run's life, decided without clock and without I/O.
+//!
+//! [`lifecycle::Lifecycle`] is the one path by which a tree is ended, whatever the cause: it is told what
+//! happened and when, and answers what to do.
+
+pub mod lifecycle;
+
+use serde::{Deserialize, Serialize};
+
+/// Why a tree is being ended. The first cause wins: a cancel that arrives after the root has exited by itself
+/// does not make the run a cancelled one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Cause {
+    /// The root ended by itself, and the rest follows it.
+    RootExit,
+    /// Somebody asked for it.
+    Cancel,
+    /// The overall deadline passed.
+    OverallTimeout,
+    /// The bot is gone.
+    OwnerExit,
+}
+
+/// What becomes of the tree when its owner, or its root, is gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Policy {
+    #[default]
+    Kill,
+    Keep,
+}
+
+/// How the root ended, as `wait` reports it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ExitStatus {
+    Code(i32),
+    Signal(i32),
+}

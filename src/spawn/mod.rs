@@ -1,0 +1,172 @@
+//! Starting a run and listening to it: the bot's side of the keeper.
+//!
+//! [`Launcher::launch`] blocks until the command runs or has failed to; that is the only wait on the caller's thread.
+//! Afterwards a native thread ([`runtime`]) listens to the run's control socket and passes on what it hears.
+
+pub mod borrow;
+mod inherited;
+mod runtime;
+mod unix;
+mod zygote;
+
+use std::os::fd::{OwnedFd, RawFd};
+use std::path::PathBuf;
+
+use nix::errno::Errno;
+
+use crate::contain::ProcessInfo;
+use crate::keeper::protocol::ProtocolError;
+use crate::run::lifecycle::Timeout;
+use crate::run::{Cause, ExitStatus, Policy};
+
+pub use unix::{Launcher, Run, end_stream};
+
+/// What to start. The strings are as in [`crate::keeper::protocol::Start`], without the cookie.
+#[derive(Debug)]
+pub struct Launch {
+    pub run_id: String,
+    pub preview: String,
+    pub file: String,
+    pub argv: String,
+    pub env: String,
+    pub cwd: Option<String>,
+    pub uid: Option<u32>,
+    pub gid: Option<u32>,
+    pub stdio: Vec<Stdio>,
+    pub on_owner_exit: Policy,
+    pub on_leader_exit: Policy,
+    pub grace_ms: u64,
+    pub timeout: Option<Timeout>,
+}
+
+/// Where one of the command's descriptors comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stdio {
+    Closed,
+    Null,
+    /// One end of a new socket pair; the other comes back in [`Launched::streams`].
+    Pipe,
+    /// A descriptor of the caller's, which stays the caller's.
+    Fd(RawFd),
+}
+
+/// A command that runs.
+#[derive(Debug)]
+pub struct Launched {
+    pub run: Run,
+    pub pid: i32,
+    /// One per [`Stdio::Pipe`], at its place.
+    pub streams: Vec<Option<OwnedFd>>,
+}
+
+/// What a run tells after it was started.
+#[derive(Debug)]
+pub enum RunEvent {
+    /// The keeper has begun to end the tree.
+    Ending(Cause),
+    RootExited(ExitStatus),
+    SignalFailed(Errno),
+    /// The last event: nothing of the tree exists but the survivors.
+    Extinct {
+        ending: Ending,
+        escaped: Vec<ProcessInfo>,
+        survivors: Vec<ProcessInfo>,
+    },
+}
+
+/// How a tree came to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// As its keeper reported.
+    Kept(Cause),
+    /// The keeper was killed; the tree was ended from outside.
+    Lost,
+}
+
+/// Why nothing was started.
+#[derive(Debug)]
+pub enum LaunchError {
+    /// The system says no before a keeper could try: out of descriptors, out of processes, a bad descriptor …
+    Refused(Errno),
+    /// The command itself: not found, not executable, no such directory, no permission … The streams that it would have
+    /// had are at their end.
+    Command { errno: Errno, streams: Vec<Option<OwnedFd>> },
+    /// The keeper's executable could not be run.
+    KeeperUnavailable { path: PathBuf, errno: Errno },
+    /// It was run, but did not answer as a keeper of this version does.
+    KeeperBroken { path: PathBuf, why: String },
+    /// It did not answer in time, or died before it had answered. Whatever it may have started was ended.
+    KeeperLost { path: PathBuf, why: String },
+    /// More descriptors than one message can carry.
+    TooManyDescriptors,
+    /// Arguments and environment exceed what any command can get.
+    TooLong(ProtocolError),
+}
+
+impl LaunchError {
+    /// The `code` of the JS error.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Refused(_) | Self::Command { .. } => "ERR_OWNED_SPAWN",
+            Self::KeeperUnavailable { .. } => "ERR_OWNED_KEEPER_UNAVAILABLE",
+            Self::KeeperBroken { .. } => "ERR_OWNED_KEEPER_BROKEN",
+            Self::KeeperLost { .. } => "ERR_OWNED_KEEPER_LOST",
+            Self::TooManyDescriptors => "ERR_OWNED_TOO_MANY_STDIO",
+            Self::TooLong(_) => "ERR_OWNED_TOO_LONG",
+        }
+    }
+}
+
+impl std::fmt::Display for LaunchError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Refused(errno) | Self::Command { errno, .. } => {
+                write!(f, "the command cannot be started: {errno}")
+            }
+            Self::KeeperUnavailable { path, errno } => {
+                let path = path.display();
+                match errno {
+                    Errno::ENOENT => write!(
+                        f,
+                        "the keeper {path} cannot be executed: the file, or the loader it needs, is missing. Nothing \
+                         was started. Reinstall spawn-owned for this platform and libc."
+                    ),
+                    Errno::EACCES | Errno::EPERM => write!(
+                        f,
+                        "the keeper {path} cannot be executed: permission denied. Nothing was started. Make it \
+                         executable (chmod +x) and keep it off a file system mounted noexec."
+                    ),
+                    Errno::ENOEXEC => write!(
+                        f,
+                        "the keeper {path} cannot be executed: it is not a program for this machine. Nothing was \
+                         started. Reinstall spawn-owned for this platform."
+                    ),
+                    errno => write!(f, "the keeper {path} cannot be executed: {errno}. Nothing was started."),
+                }
+            }
+            Self::KeeperBroken { path, why } => write!(
+                f,
+                "the keeper {} did not start properly: {why}. Nothing was started. Its version must match the addon's, \
+                 and it must be built for this platform and libc: reinstall spawn-owned.",
+                path.display()
+            ),
+            Self::KeeperLost { path, why } => {
+                write!(
+                    f,
+                    "the keeper {} {why}. Whatever it may have started was ended; try again.",
+                    path.display()
+                )
+            }
+            Self::TooManyDescriptors => write!(
+                f,
+                "options.stdio passes more than {} descriptors, the most a run can be given. Nothing was started.",
+                crate::keeper::protocol::MAX_FDS - 1
+            ),
+            Self::TooLong(error) => {
+                write!(f, "arguments and environment are too long: {error}. Nothing was started.")
+            }
+        }
+    }
+}
+
+impl std::error::Error for LaunchError {}

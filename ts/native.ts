@@ -1,0 +1,126 @@
+// The native addon, loaded once, and the one channel through which it speaks to us.
+
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import type * as Binding from '../native/binding.js'
+import { codedError } from './errors.js'
+
+export type NativeEvent = Binding.Event
+export type LaunchOptions = Binding.LaunchOptions
+
+/** Directories that may hold the addon and the keeper, side by side: a local build first, then the platform's package. */
+function* candidates(): Generator<string> {
+  yield join(__dirname, '..', 'native')
+  try {
+    yield join(require.resolve(`${platformPackage()}/package.json`), '..')
+  } catch {
+    // Not installed; `load` says so.
+  }
+}
+
+function platformPackage(): string {
+  return `@spawn-owned/${process.platform}-${process.arch}${process.platform === 'linux' ? `-${libc()}` : ''}`
+}
+
+function libc(): 'gnu' | 'musl' {
+  const report = process.report?.getReport() as { header?: { glibcVersionRuntime?: string } } | undefined
+  return report?.header?.glibcVersionRuntime ? 'gnu' : 'musl'
+}
+
+function load(): { binding: typeof Binding; keeper: string } {
+  for (const directory of candidates()) {
+    const addon = join(directory, 'spawn-owned.node')
+    if (existsSync(addon)) return { binding: require(addon), keeper: join(directory, 'spawn-owned-keeper') }
+  }
+  throw codedError(
+    Error,
+    'ERR_OWNED_NOT_INSTALLED',
+    `spawn-owned has no native part for ${process.platform} ${process.arch} here. ` +
+      `Install ${platformPackage()} (is it left out by --no-optional?), or run "npm run build" in a checkout.`,
+  )
+}
+
+const { binding, keeper } = load()
+const listeners = new Map<number, (event: NativeEvent) => void>()
+
+/**
+ * This thread's link to its runs. An event goes to the run it names; one for a run that is no longer listened to is late
+ * and of no interest.
+ */
+const host = new binding.Host(
+  keeper,
+  // Internal, for measuring: how a keeper is started.
+  process.env.SPAWN_OWNED_KEEPER_START === 'cold',
+  (event) => listeners.get(event.run)?.(event),
+)
+
+export interface NativeRun {
+  readonly pid: number
+  /** Our ends of the piped descriptors, -1 where there is none. */
+  readonly fds: readonly number[]
+  /** Both return an errno, 0 if the request is on its way. */
+  signal(signal: number): number
+  cancel(signal: number, graceMs: number): number
+  /** Whether this run keeps the event loop alive. It does, until told otherwise or forgotten. */
+  keepAlive(on: boolean): void
+  /** To be called when the run's end has been heard. */
+  forget(): void
+}
+
+/** A command that cannot be started. Its streams, if there are any, are at their end. */
+export interface FailedStart {
+  readonly errno: number
+  readonly fds: readonly number[]
+}
+
+export function launch(
+  options: LaunchOptions,
+  listener: (event: NativeEvent) => void,
+): NativeRun | FailedStart {
+  const { errno, run, pid, fds } = host.spawn(options)
+  if (errno !== 0) return { errno, fds }
+  // No event can be missed: they are delivered by the event loop, which is not running now.
+  listeners.set(run, listener)
+  let holding = true
+  hold(1)
+  return {
+    pid,
+    fds,
+    signal: (signal) => host.signal(run, signal),
+    cancel: (signal, graceMs) => host.cancel(run, signal, graceMs),
+    keepAlive(on) {
+      if (on === holding || !listeners.has(run)) return
+      holding = on
+      hold(on ? 1 : -1)
+    },
+    forget() {
+      if (!listeners.delete(run)) return
+      host.forget(run)
+      if (holding) hold(-1)
+    },
+  }
+}
+
+let holders = 0
+
+/** The event loop stays alive as long as one run wants it to. */
+function hold(change: 1 | -1): void {
+  const before = holders
+  holders += change
+  if (before === 0) host.ref()
+  else if (holders === 0) host.unref()
+}
+
+/** Ends the readable side of an open stream, see `end_stream` in the addon. */
+export function endStream(fd: number): void {
+  binding.endStream(fd)
+}
+
+/** Two ends of a socket over which a helper can lend us a descriptor: ours, and its standard input. */
+export const openBorrowing = () => binding.openBorrowing() as [ours: number, theirs: number]
+
+/** Waits for the lent descriptor; takes our end of the socket. */
+export const borrowedDescriptor = (ours: number) => binding.borrowedDescriptor(ours)
+
+/** Where the keeper's executable is. */
+export const keeperPath = keeper

@@ -1,0 +1,253 @@
+// The arguments of spawnOwned: Node's own, checked and completed as Node does, and ours.
+
+import { randomUUID } from 'node:crypto'
+import { fileURLToPath } from 'node:url'
+import type { SpawnOwnedOptions } from '../index.js'
+import { invalidType, invalidValue, outOfRange } from './errors.js'
+import { killSignalNumber } from './signals.js'
+
+export const DEFAULT_GRACE_MS = 5000
+const PREVIEW_LENGTH = 120
+
+/** Everything about a run that does not concern its descriptors. */
+export interface RunSettings {
+  file: string
+  /** With `argv[0]`. */
+  argv: string[]
+  /** `KEY=value` */
+  env: string[]
+  cwd: string | undefined
+  uid: number | undefined
+  gid: number | undefined
+  runId: string
+  sessionId: string | undefined
+  scopeKey: string | undefined
+  backendId: string | undefined
+  labels: Readonly<Record<string, string>>
+  preview: string
+  graceMs: number
+  timeoutMs: number
+  timeoutSignal: number
+  killSignal: number
+  keepOnOwnerExit: boolean
+  keepOnLeaderExit: boolean
+  abort: AbortSignal | undefined
+  serialization: 'json' | 'advanced'
+  stdio: unknown
+}
+
+export type SpawnArguments = [command: unknown, args?: unknown, options?: unknown]
+
+export function readArguments([command, second, third]: SpawnArguments): RunSettings {
+  checkString(command, 'file')
+  if (command === '') throw invalidValue('file', command, 'cannot be empty')
+
+  const args = Array.isArray(second) ? second.map(String) : []
+  let given = third
+  if (second != null && !Array.isArray(second)) {
+    if (typeof second !== 'object') throw invalidType('args', 'of type object', second)
+    given = second
+  }
+  args.forEach((arg, index) => {
+    checkNoNul(arg, `args[${index}]`)
+  })
+  if (given !== undefined && (given === null || typeof given !== 'object' || Array.isArray(given))) {
+    throw invalidType('options', 'of type object', given)
+  }
+  // Without a prototype: what somebody has put on Object.prototype is not an option.
+  const options = { __proto__: null, ...given } as unknown as SpawnOwnedOptions
+  const { file, argv } = commandLine(command, args, options)
+  const killSignal = killSignalNumber(options.killSignal)
+  return {
+    file,
+    argv,
+    env: environment(options.env),
+    cwd: directory(options.cwd),
+    uid: optionalInt32(options.uid, 'options.uid'),
+    gid: optionalInt32(options.gid, 'options.gid'),
+    ...nodeSwitches(options),
+    ...ownership(options, file, argv),
+    ...deadline(options, killSignal),
+    killSignal,
+    stdio: options.stdio,
+  }
+}
+
+/** File and arguments, through the shell if one is asked for. */
+function commandLine(command: string, args: string[], options: SpawnOwnedOptions) {
+  const { shell, argv0 } = options
+  if (shell != null && typeof shell !== 'boolean' && typeof shell !== 'string') {
+    throw invalidType('options.shell', 'one of type boolean or string', shell)
+  }
+  if (argv0 != null) checkString(argv0, 'options.argv0')
+  let file = command
+  let rest = args
+  if (shell) {
+    if (args.length > 0) warnAboutShellArguments()
+    if (typeof shell === 'string') checkString(shell, 'options.shell')
+    file = typeof shell === 'string' ? shell : '/bin/sh'
+    rest = ['-c', [command, ...args].join(' ')]
+  }
+  return { file, argv: [typeof argv0 === 'string' ? argv0 : file, ...rest] }
+}
+
+let warned = false
+
+/** As Node does since version 24. */
+function warnAboutShellArguments(): void {
+  if (warned || Number.parseInt(process.versions.node, 10) < 24) return
+  warned = true
+  process.emitWarning(
+    'Passing args to a child process with shell option true can lead to security vulnerabilities, ' +
+      'as the arguments are not escaped, only concatenated.',
+    'DeprecationWarning',
+    'DEP0190',
+  )
+}
+
+/** The name of the cookie; the native side sets it, from the bot's own. */
+const COOKIE = 'SPAWN_OWNED_RUN'
+
+function environment(given: NodeJS.ProcessEnv | undefined): string[] {
+  const env = given || process.env
+  const pairs: string[] = []
+  // Inherited keys are included on purpose, as in Node.
+  for (const key in env) {
+    const value = env[key]
+    if (value === undefined || key === COOKIE) continue
+    checkNoNul(key, `options.env['${key}']`)
+    checkNoNul(String(value), `options.env['${key}']`)
+    pairs.push(`${key}=${value}`)
+  }
+  const coverage = process.env.NODE_V8_COVERAGE
+  if (coverage && given && !Object.hasOwn(given, 'NODE_V8_COVERAGE'))
+    pairs.push(`NODE_V8_COVERAGE=${coverage}`)
+  return pairs
+}
+
+function directory(cwd: unknown): string | undefined {
+  if (cwd == null) return undefined
+  const path = cwd instanceof URL ? fileURLToPath(cwd) : cwd
+  checkString(path, 'options.cwd', 'of type string or an instance of Buffer or URL')
+  return path === '' ? undefined : path
+}
+
+function nodeSwitches(options: SpawnOwnedOptions) {
+  for (const name of ['detached', 'windowsHide', 'windowsVerbatimArguments'] as const) {
+    const value = options[name]
+    if (value != null && typeof value !== 'boolean')
+      throw invalidType(`options.${name}`, 'of type boolean', value)
+  }
+  const { signal: abort, serialization } = options
+  if (abort !== undefined && (typeof abort !== 'object' || abort === null || !('aborted' in abort))) {
+    throw invalidType('options.signal', 'an instance of AbortSignal', abort)
+  }
+  if (serialization !== undefined && serialization !== 'json' && serialization !== 'advanced') {
+    throw invalidValue(
+      'options.serialization',
+      serialization,
+      "must be one of: undefined, 'json', 'advanced'",
+    )
+  }
+  return { abort, serialization: serialization ?? 'json' } as const
+}
+
+function ownership(options: SpawnOwnedOptions, file: string, argv: string[]) {
+  refuse(options, 'pty', 'noOutputTimeoutMs', 'replaceExistingScope')
+  const runId = optionalText(options, 'runId') ?? randomUUID()
+  if (!/^[\w.-]{1,128}$/.test(runId)) {
+    throw invalidValue('options.runId', runId, 'must be 1 to 128 letters, digits, ".", "_" or "-"')
+  }
+  return {
+    runId,
+    sessionId: optionalText(options, 'sessionId'),
+    scopeKey: optionalText(options, 'scopeKey'),
+    backendId: optionalText(options, 'backendId'),
+    labels: readLabels(options.labels, 'options.labels'),
+    preview: preview(optionalText(options, 'commandPreview') ?? [file, ...argv.slice(1)].join(' ')),
+    graceMs: duration(options.graceMs, 'options.graceMs') ?? DEFAULT_GRACE_MS,
+    keepOnOwnerExit: policy(options, 'onOwnerExit') === 'keep',
+    keepOnLeaderExit: policy(options, 'onLeaderExit') === 'keep',
+  }
+}
+
+/** The sooner of Node's `timeout`, which starts with `killSignal`, and ours, which starts with SIGTERM. */
+function deadline(options: SpawnOwnedOptions, killSignal: number) {
+  const { timeout } = options
+  if (timeout != null) {
+    if (typeof timeout !== 'number') throw invalidType('timeout', 'of type number', timeout)
+    if (!Number.isInteger(timeout) || timeout < 0) throw outOfRange('timeout', 'an unsigned integer', timeout)
+  }
+  const nodes = timeout || 0
+  const ours = duration(options.timeoutMs, 'options.timeoutMs') ?? 0
+  return nodes > 0 && (ours === 0 || nodes < ours)
+    ? { timeoutMs: nodes, timeoutSignal: killSignal }
+    : { timeoutMs: ours, timeoutSignal: killSignalNumber(undefined) }
+}
+
+/** One line without control characters, short enough for a table. */
+function preview(text: string): string {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is to be removed
+  const line = text.replace(/[\u0000-\u001f\u007f-\u009f]+/g, ' ').trim()
+  return line.length <= PREVIEW_LENGTH ? line : `${line.slice(0, PREVIEW_LENGTH - 1)}…`
+}
+
+/** Options of the public contract that this version cannot honour: saying so beats ignoring them. */
+function refuse(options: object, ...names: string[]): void {
+  for (const name of names) {
+    if ((options as Record<string, unknown>)[name]) {
+      throw invalidValue(
+        `options.${name}`,
+        (options as Record<string, unknown>)[name],
+        'is not supported yet',
+      )
+    }
+  }
+}
+
+export function readLabels(labels: unknown, name: string): Readonly<Record<string, string>> {
+  if (labels === undefined) return {}
+  if (labels === null || typeof labels !== 'object') throw invalidType(name, 'of type object', labels)
+  for (const [key, value] of Object.entries(labels)) checkString(value, `${name}['${key}']`)
+  return { ...labels } as Record<string, string>
+}
+
+/** Milliseconds, or undefined if not given. */
+export function duration(value: unknown, name: string): number | undefined {
+  if (value === undefined) return undefined
+  if (typeof value !== 'number') throw invalidType(name, 'of type number', value)
+  if (!(value >= 0 && value <= Number.MAX_SAFE_INTEGER))
+    throw outOfRange(name, '>= 0 and a safe integer', value)
+  return value
+}
+
+function policy(options: SpawnOwnedOptions, name: 'onOwnerExit' | 'onLeaderExit'): 'kill' | 'keep' {
+  const value = options[name] ?? 'kill'
+  if (value !== 'kill' && value !== 'keep')
+    throw invalidValue(`options.${name}`, value, "must be 'kill' or 'keep'")
+  return value
+}
+
+function optionalText(options: SpawnOwnedOptions, name: keyof SpawnOwnedOptions): string | undefined {
+  const value = options[name]
+  if (value === undefined) return undefined
+  checkString(value, `options.${name}`)
+  return value
+}
+
+function optionalInt32(value: unknown, name: string): number | undefined {
+  if (value == null) return undefined
+  if (typeof value !== 'number') throw invalidType(name, 'of type number', value)
+  if (!Number.isInteger(value)) throw outOfRange(name, 'an integer', value)
+  if (value !== (value | 0)) throw outOfRange(name, '>= -2147483648 && <= 2147483647', value)
+  return value
+}
+
+function checkString(value: unknown, name: string, expected = 'of type string'): asserts value is string {
+  if (typeof value !== 'string') throw invalidType(name, expected, value)
+  checkNoNul(value, name)
+}
+
+function checkNoNul(value: string, name: string): void {
+  if (value.includes('\0')) throw invalidValue(name, value, 'must be a string without null bytes')
+}

@@ -1,0 +1,312 @@
+// OwnedProcess: a ChildProcess to its callers, a run to its owner.
+
+import { ChildProcess } from 'node:child_process'
+import { EventEmitter } from 'node:events'
+import type net from 'node:net'
+import type { CancelOptions, RunExit, RunState, TerminationReason } from '../index.js'
+import { abortError, codedError, errnoError } from './errors.js'
+import { describeExit, describeFailedStart, type Ending } from './exit.js'
+import type { BorrowedChannel } from './ipc.js'
+import { endStream, type FailedStart, type NativeEvent, type NativeRun } from './native.js'
+import { duration, type RunSettings } from './options.js'
+import * as runs from './runs.js'
+import { killSignalNumber, signalName, signalNumber } from './signals.js'
+import { drain, openStream } from './stdio.js'
+
+/**
+ * The class is built on EventEmitter and then placed below ChildProcess (see the end of this file): `instanceof
+ * ChildProcess` holds, and no libuv process handle is allocated that would never be used.
+ */
+export class OwnedProcess extends EventEmitter {
+  readonly runId: string
+  readonly sessionId: string | undefined
+  readonly scopeKey: string | undefined
+  readonly backendId: string | undefined
+  readonly labels: Readonly<Record<string, string>>
+
+  pid: number | undefined
+  stdin: net.Socket | null | undefined
+  stdout: net.Socket | null | undefined
+  stderr: net.Socket | null | undefined
+  stdio: (net.Socket | null)[] | undefined
+  connected = false
+  killed = false
+  exitCode: number | null = null
+  signalCode: NodeJS.Signals | null = null
+  spawnfile: string
+  spawnargs: string[]
+
+  #settings: RunSettings
+  #native: NativeRun | undefined
+  #state: RunState = 'starting'
+  #startedAt = 0
+  #cancelReason: TerminationReason = 'manual-cancel'
+  #ending: Ending | undefined
+  #descriptors = new Map<net.Socket, number>()
+  /** What `close` waits for: the exit, every piped stream but stdin, the IPC channel. */
+  #openEnds = 1
+  #exited = false
+  #stopListeningForAbort: (() => void) | undefined
+  #end: Promise<RunExit>
+  #settle!: (exit: RunExit) => void
+
+  constructor(settings: RunSettings) {
+    super()
+    this.runId = settings.runId
+    this.sessionId = settings.sessionId
+    this.scopeKey = settings.scopeKey
+    this.backendId = settings.backendId
+    this.labels = settings.labels
+    this.spawnfile = settings.file
+    this.spawnargs = settings.argv
+    this.#settings = settings
+    this.#end = new Promise((resolve) => {
+      this.#settle = resolve
+    })
+  }
+
+  get state(): RunState {
+    return this.#state
+  }
+
+  /** Whether the run was ended by a cancel, as opposed to having exited before the cancel reached it. */
+  get wasCancelled(): boolean {
+    return this.#ending === 'cancel'
+  }
+
+  wait(): Promise<RunExit> {
+    return this.#end
+  }
+
+  async cancel(options: CancelOptions = {}): Promise<RunExit> {
+    const signal = killSignalNumber(options.signal, 'options.signal')
+    const graceMs = duration(options.graceMs, 'options.graceMs') ?? this.#settings.graceMs
+    if (this.#state === 'running') this.#cancelReason = options.reason ?? 'manual-cancel'
+    this.#cancel(signal, graceMs)
+    return this.#end
+  }
+
+  kill(signal?: NodeJS.Signals | number): boolean {
+    const number = signal === 0 ? 0 : signalNumber(signal === undefined ? 'SIGTERM' : signal)
+    if (this.#exited || this.#native === undefined) return false
+    // If the keeper is gone the run is as good as dead, and about to be reported so.
+    if (this.#native.signal(number) !== 0) return false
+    this.killed = true
+    return true
+  }
+
+  ref(): void {
+    this.#native?.keepAlive(true)
+  }
+
+  unref(): void {
+    this.#native?.keepAlive(false)
+  }
+
+  /** Node's undocumented way to start a ChildProcess made by hand; ours is started when it is made. */
+  spawn(): never {
+    throw codedError(
+      Error,
+      'ERR_OWNED_ALREADY_STARTED',
+      'This run was started by spawnOwned; start another one.',
+    )
+  }
+
+  [Symbol.dispose](): void {
+    if (!this.killed) this.kill()
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.cancel()
+  }
+
+  // ---- for spawnOwned only -------------------------------------------------------------------------------------------
+
+  /** The command runs. */
+  started(native: NativeRun, channel: BorrowedChannel | undefined): void {
+    this.#native = native
+    this.pid = native.pid
+    this.#state = 'running'
+    this.#startedAt = performance.now()
+    runs.add(this)
+    this.#attachStreams(native.fds)
+    if (channel) this.#attachChannel(channel.channel)
+    this.#listenForAbort()
+    process.nextTick(() => this.emit('spawn'))
+  }
+
+  /** The command could not be started: `error` follows on the next tick, and then `close`. */
+  failed({ errno, fds }: FailedStart): void {
+    const error = Object.assign(errnoError(errno, `spawn ${this.spawnfile}`), {
+      path: this.spawnfile,
+      spawnargs: this.spawnargs.slice(1),
+    })
+    if (fds.length > 0) this.#attachStreams(fds)
+    process.nextTick(() => {
+      this.#state = 'exited'
+      this.#exited = true
+      this.exitCode = -errno
+      this.#settle(describeFailedStart(this.runId, error.message))
+      this.stdin?.destroy()
+      this.emit('error', error)
+      this.#afterExit()
+    })
+  }
+
+  /**
+   * What the native side tells. An exit is passed on after everything that was readable in the same turn of the event
+   * loop: what the command wrote before it exited is then seen before its exit.
+   */
+  onNative(event: NativeEvent): void {
+    setImmediate(() => {
+      switch (event.kind) {
+        case 'ending':
+          this.#onEnding(event.ending)
+          break
+        case 'exit':
+          this.#onExit(event.code ?? null, event.signal === undefined ? null : signalName(event.signal))
+          break
+        case 'signal-failed':
+          this.#onSignalFailed(event.errno ?? 0)
+          break
+        case 'extinct':
+          this.#onExtinct(event)
+          break
+      }
+    })
+  }
+
+  // ---- what happens ---------------------------------------------------------------------------------------------------
+
+  #onEnding(ending: Ending | undefined): void {
+    this.#state = 'exiting'
+    // Node's `timeout` option kills, and says so.
+    if (ending === 'overall-timeout') this.killed = true
+  }
+
+  #onExit(code: number | null, signal: NodeJS.Signals | null): void {
+    if (this.#exited) return
+    this.#exited = true
+    this.#state = 'exiting'
+    if (signal) this.signalCode = signal
+    else this.exitCode = code
+    this.#stopListeningForAbort?.()
+    this.stdin?.destroy()
+    this.emit('exit', this.exitCode, this.signalCode)
+    this.#afterExit()
+  }
+
+  #afterExit(): void {
+    // On the next tick, so that somebody who starts to read when the process has exited gets everything.
+    process.nextTick(drain, this.stdio ?? [])
+    this.#closeOne()
+  }
+
+  /** ESRCH is an exit that we have not heard of yet. */
+  #onSignalFailed(errno: number): void {
+    const error = errnoError(errno, 'kill')
+    if (error.code !== 'ESRCH') this.emit('error', error)
+  }
+
+  #onExtinct(event: NativeEvent): void {
+    this.#ending = event.ending ?? 'lost'
+    this.#state = 'exited'
+    this.#native?.forget()
+    runs.remove(this)
+    this.#endStreams()
+    this.#settle(
+      describeExit({
+        runId: this.runId,
+        ending: this.#ending,
+        cancelReason: this.#cancelReason,
+        exitCode: this.exitCode,
+        signal: this.signalCode,
+        durationMs: Math.round(performance.now() - this.#startedAt),
+        timeoutMs: this.#settings.timeoutMs,
+        escaped: event.escaped ?? [],
+        survivors: event.survivors ?? [],
+      }),
+    )
+    // Nobody could tell how the root ended: its keeper died first, or it survived. What is known is that it is over.
+    this.#onExit(null, null)
+    this.#state = 'exited'
+  }
+
+  #cancel(signal: number, graceMs: number): void {
+    if (this.#native === undefined || this.#state === 'exited') return
+    this.#state = 'exiting'
+    // A keeper that cannot be told is dead; then the tree is being ended from outside already.
+    this.#native.cancel(signal, graceMs)
+  }
+
+  #listenForAbort(): void {
+    const { abort, killSignal, graceMs } = this.#settings
+    if (!abort) return
+    const onAbort = () => {
+      if (this.#exited) return
+      this.killed = true
+      this.#cancel(killSignal, graceMs)
+      this.emit('error', abortError(abort.reason))
+    }
+    if (abort.aborted) {
+      process.nextTick(onAbort)
+    } else {
+      abort.addEventListener('abort', onAbort, { once: true })
+      this.#stopListeningForAbort = () => abort.removeEventListener('abort', onAbort)
+    }
+  }
+
+  // ---- streams ---------------------------------------------------------------------------------------------------------
+
+  #attachStreams(fds: readonly number[]): void {
+    this.stdio = fds.map((fd, index) => {
+      if (fd < 0) return null
+      const stream = openStream(fd, index)
+      this.#descriptors.set(stream, fd)
+      if (index > 0) {
+        this.#openEnds++
+        stream.on('close', () => this.#closeOne())
+      }
+      return stream
+    })
+    this.stdin = this.stdio[0] ?? null
+    this.stdout = this.stdio[1] ?? null
+    this.stderr = this.stdio[2] ?? null
+  }
+
+  /**
+   * The tree is extinct, so whoever still holds the other end of a stream is none of ours: what was written is read, and
+   * then the stream ends.
+   */
+  #endStreams(): void {
+    for (const [stream, fd] of this.#descriptors) {
+      // A stream that is destroyed has given its descriptor back, and the number may be somebody else's.
+      if (!stream.destroyed) endStream(fd)
+    }
+    this.#descriptors.clear()
+  }
+
+  #closeOne(): void {
+    if (--this.#openEnds === 0) this.emit('close', this.exitCode, this.signalCode)
+  }
+
+  /** The channel is a ChildProcess of its own (see ipc.ts); to our callers it is this one. */
+  #attachChannel(channel: ChildProcess): void {
+    this.#openEnds++
+    Object.defineProperties(this, {
+      connected: { get: () => channel.connected, enumerable: true, configurable: true },
+      channel: { get: () => channel.channel, enumerable: true, configurable: true },
+    })
+    Object.assign(this, {
+      send: channel.send.bind(channel),
+      disconnect: channel.disconnect.bind(channel),
+    })
+    channel.removeAllListeners('error')
+    for (const event of ['message', 'internalMessage', 'disconnect', 'error']) {
+      channel.on(event, (...args) => this.emit(event, ...args))
+    }
+    channel.once('close', () => this.#closeOne())
+  }
+}
+
+Object.setPrototypeOf(OwnedProcess.prototype, ChildProcess.prototype)

@@ -1,0 +1,137 @@
+// The `stdio` option: what the command gets as descriptors, and the streams we keep.
+
+import net from 'node:net'
+import { inspect } from 'node:util'
+import { codedError, invalidValue } from './errors.js'
+
+/** How the addon is told about one descriptor; any other number is a descriptor of ours. */
+const CLOSED = -1
+const NULL = -2
+const PIPE = -3
+
+export interface StdioPlan {
+  /** One per descriptor, as the addon wants it. */
+  slots: number[]
+  /** The descriptor that is the IPC channel, if any. */
+  ipc: number | undefined
+  /** Streams of ours that the command takes over. */
+  lent: net.Socket[]
+}
+
+/** Reads every form that child_process takes, with the same errors. */
+export function planStdio(option: unknown): StdioPlan {
+  const forms = expand(option ?? 'pipe')
+  const plan: StdioPlan = { slots: [], ipc: undefined, lent: [] }
+  for (let index = 0; index < forms.length; index++) {
+    const form = forms[index] ?? (index < 3 ? 'pipe' : 'ignore')
+    if (form === 'ignore') {
+      plan.slots.push(index < 3 ? NULL : CLOSED)
+    } else if (form === 'pipe' || form === 'overlapped' || (typeof form === 'number' && form < 0)) {
+      plan.slots.push(PIPE)
+    } else if (form === 'ipc') {
+      if (plan.ipc !== undefined) {
+        throw codedError(Error, 'ERR_IPC_ONE_PIPE', 'Child process can have only one IPC pipe')
+      }
+      plan.ipc = index
+      plan.slots.push(CLOSED)
+    } else if (form === 'inherit') {
+      plan.slots.push(index)
+    } else {
+      plan.slots.push(descriptorOf(form, plan))
+    }
+  }
+  return plan
+}
+
+function expand(option: unknown): unknown[] {
+  if (Array.isArray(option)) return option.length < 3 ? [...option, ...Array(3 - option.length)] : [...option]
+  switch (option) {
+    case 'ignore':
+    case 'overlapped':
+    case 'pipe':
+      return [option, option, option]
+    case 'inherit':
+      return [0, 1, 2]
+    default:
+      throw invalidValue('stdio', option)
+  }
+}
+
+/** A number, something with a number `fd`, or a socket. */
+function descriptorOf(form: unknown, plan: StdioPlan): number {
+  if (typeof form === 'number') return form
+  if (typeof form === 'string' || ArrayBuffer.isView(form)) {
+    throw codedError(
+      TypeError,
+      'ERR_INVALID_SYNC_FORK_INPUT',
+      `Asynchronous forks do not support Buffer, TypedArray, DataView or string input: ${inspect(form)}`,
+    )
+  }
+  if (typeof form === 'object' && form !== null) {
+    const { fd } = form as { fd?: unknown }
+    if (typeof fd === 'number') return fd
+    const handle = handleOf(form)
+    if (handle) {
+      if (form instanceof net.Socket) plan.lent.push(form)
+      return handle.fd
+    }
+  }
+  throw invalidValue('stdio', form)
+}
+
+interface Handle {
+  fd: number
+  reading?: boolean
+  readStop?(): void
+}
+
+/**
+ * The one place that looks behind Node's public API: Node has none to ask a socket for its descriptor, and
+ * `child_process` itself takes any socket as stdio.
+ */
+function handleOf(stream: object): Handle | undefined {
+  const { handle, _handle } = stream as { handle?: Handle; _handle?: Handle }
+  return [stream as Handle, handle, _handle].find(
+    (value) => value && typeof value.fd === 'number' && value.fd >= 0,
+  )
+}
+
+const lentStreams = new WeakSet<net.Socket>()
+
+/** The command reads from these now; if we went on reading, we would take its input away. */
+export function handOver(streams: readonly net.Socket[]): void {
+  for (const stream of streams) {
+    lentStreams.add(stream)
+    const handle = handleOf(stream)
+    if (handle?.reading) {
+      handle.reading = false
+      handle.readStop?.()
+    }
+    stream.pause()
+    const { _readableState: state } = stream as unknown as { _readableState?: { reading: boolean } }
+    if (state) state.reading = false
+  }
+}
+
+/**
+ * Our end of a pipe as a stream, like child_process makes them: stdin is only written to, the others go both ways.
+ *
+ * Reading starts on the next tick, so that a stream which is handed to another command meanwhile is never read from here.
+ */
+export function openStream(fd: number, index: number): net.Socket {
+  const options = { fd, readable: index > 0, writable: true, manualStart: true }
+  const stream = new net.Socket(options)
+  if (index > 0) process.nextTick(startReading, stream)
+  return stream
+}
+
+function startReading(stream: net.Socket): void {
+  if (!lentStreams.has(stream) && !stream.destroyed) stream.read(0)
+}
+
+/** Pulls through what nobody has read, so that streams which nobody touches come to their end. */
+export function drain(streams: readonly (net.Socket | null)[]): void {
+  for (const stream of streams) {
+    if (stream?.readable && !lentStreams.has(stream)) stream.resume()
+  }
+}
