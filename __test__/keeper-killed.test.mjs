@@ -21,12 +21,18 @@ async function standing(t, command, processes) {
   return { child, witness }
 }
 
-/** The keeper is the parent of the root; killed only if it is what it should be. */
-function killKeeper(child) {
-  const stat = readFileSync(`/proc/${child.pid}/stat`, 'utf8')
-  const keeper = Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1])
-  assert.match(basename(readlinkSync(`/proc/${keeper}/exe`)), /^spawn-owned-keeper/)
-  process.kill(keeper, 'SIGKILL')
+/** The keeper is the parent of the root. */
+const killKeeper = (child) => killHelper(parentOf(child.pid))
+
+/** Killed only if it is what it should be. */
+function killHelper(pid) {
+  assert.match(basename(readlinkSync(`/proc/${pid}/exe`)), /^spawn-owned-keeper/)
+  process.kill(pid, 'SIGKILL')
+}
+
+function parentOf(pid) {
+  const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
+  return Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1])
 }
 
 /** A process that is none of ours, started by plain child_process, in a group of its own. */
@@ -103,4 +109,17 @@ test('bystanders are not touched', options, async (t) => {
   assertLost(await child.wait(), child)
   assert.ok(witness.isGone(), `resolved although processes exist:\n${witness.holders()}`)
   for (const [who, theirs] of bystanders) assert.equal(theirs.isGone(), false, `ended: a process with ${who}`)
+})
+
+test('without the zygote that forked its keeper a run goes on, and so does spawning', options, async (t) => {
+  const tree = treeNamed('double-fork-daemon')
+  const before = await standing(t, tree.command, tree.ready)
+  killHelper(parentOf(parentOf(before.child.pid)))
+  const after = await standing(t, tree.command, tree.ready)
+  assert.equal(before.witness.isGone(), false)
+  for (const { child, witness } of [before, after]) {
+    const { reason } = await child.cancel({ graceMs: 1e8 })
+    assert.ok(witness.isGone(), `resolved although processes exist:\n${witness.holders()}`)
+    assert.equal(reason, 'manual-cancel')
+  }
 })

@@ -1,7 +1,7 @@
 // Builds everything: the addon and the keeper into native/, the TypeScript into dist/.
 // `--quiet` prints only what goes wrong.
 import { spawnSync } from 'node:child_process'
-import { chmodSync, copyFileSync, mkdirSync, renameSync, rmSync } from 'node:fs'
+import { chmodSync, copyFileSync, mkdirSync, renameSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { writeEsmEntries } from './esm-entries.mjs'
@@ -57,7 +57,6 @@ function buildKeeper() {
 }
 
 function buildTypeScript() {
-  rmSync(join(root, 'dist'), { recursive: true, force: true })
   run(process.execPath, [bin('tsc'), '-p', 'ts'])
   writeEsmEntries(createRequire(import.meta.url), join(root, 'dist'))
 }

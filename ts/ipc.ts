@@ -15,8 +15,6 @@ export interface BorrowedChannel {
   readonly fd: number
   readonly channel: ChildProcess
   release(): void
-  /** The command could not be started. */
-  discard(): void
 }
 
 export function borrowChannel(keeper: string, serialization: 'json' | 'advanced'): BorrowedChannel {
@@ -31,13 +29,5 @@ export function borrowChannel(keeper: string, serialization: 'json' | 'advanced'
   channel.on('error', () => {})
   channel.unref()
   const fd = borrowedDescriptor(ours)
-  return {
-    fd,
-    channel,
-    release: () => closeSync(fd),
-    discard() {
-      closeSync(fd)
-      if (channel.connected) channel.disconnect()
-    },
-  }
+  return { fd, channel, release: () => closeSync(fd) }
 }

@@ -49,15 +49,21 @@ const listeners = new Map<number, (event: NativeEvent) => void>()
  */
 const host = new binding.Host(
   keeper,
-  // Internal, for measuring: how a keeper is started.
-  process.env.SPAWN_OWNED_KEEPER_START === 'cold',
+  // Internal, for measuring: 0 forks each keeper when it is needed.
+  Number(process.env.SPAWN_OWNED_STOCK ?? 1),
   (event) => listeners.get(event.run)?.(event),
 )
 
-export interface NativeRun {
+/** A command that is being executed. */
+export interface Beginning {
   readonly pid: number
-  /** Our ends of the piped descriptors, -1 where there is none. */
+  /** Our ends of the piped descriptors, -1 where there is none. The caller owns them. */
   readonly fds: readonly number[]
+  /** Waits until the command runs, or returns the errno for which it does not; then its streams are at their end. */
+  finish(listener: (event: NativeEvent) => void): NativeRun | number
+}
+
+export interface NativeRun {
   /** Both return an errno, 0 if the request is on its way. */
   signal(signal: number): number
   cancel(signal: number, graceMs: number): number
@@ -67,25 +73,26 @@ export interface NativeRun {
   forget(): void
 }
 
-/** A command that cannot be started. Its streams, if there are any, are at their end. */
-export interface FailedStart {
-  readonly errno: number
-  readonly fds: readonly number[]
+/** Begins to start a run, or returns the errno for which nothing could even be tried. To be finished in the same tick. */
+export function begin(options: LaunchOptions): Beginning | number {
+  const { errno, pid, fds } = host.begin(options)
+  if (errno !== 0) return errno
+  return {
+    pid,
+    fds,
+    finish(listener) {
+      const outcome = host.finish()
+      return outcome.errno === 0 ? listen(outcome.run, listener) : outcome.errno
+    },
+  }
 }
 
-export function launch(
-  options: LaunchOptions,
-  listener: (event: NativeEvent) => void,
-): NativeRun | FailedStart {
-  const { errno, run, pid, fds } = host.spawn(options)
-  if (errno !== 0) return { errno, fds }
-  // No event can be missed: they are delivered by the event loop, which is not running now.
+/** No event can be missed: they are delivered by the event loop, which is not running now. */
+function listen(run: number, listener: (event: NativeEvent) => void): NativeRun {
   listeners.set(run, listener)
   let holding = true
   hold(1)
   return {
-    pid,
-    fds,
     signal: (signal) => host.signal(run, signal),
     cancel: (signal, graceMs) => host.cancel(run, signal, graceMs),
     keepAlive(on) {

@@ -2,6 +2,7 @@
 
 import { randomUUID } from 'node:crypto'
 import { fileURLToPath } from 'node:url'
+import { isMainThread } from 'node:worker_threads'
 import type { SpawnOwnedOptions } from '../index.js'
 import { invalidType, invalidValue, outOfRange } from './errors.js'
 import { killSignalNumber } from './signals.js'
@@ -14,8 +15,8 @@ export interface RunSettings {
   file: string
   /** With `argv[0]`. */
   argv: string[]
-  /** `KEY=value` */
-  env: string[]
+  /** `KEY=value`; undefined: the process's own environment. */
+  env: string[] | undefined
   cwd: string | undefined
   uid: number | undefined
   gid: number | undefined
@@ -61,7 +62,7 @@ export function readArguments([command, second, third]: SpawnArguments): RunSett
   return {
     file,
     argv,
-    env: environment(options.env),
+    env: usesOwnEnvironment(options) ? undefined : environment(options.env),
     cwd: directory(options.cwd),
     uid: optionalInt32(options.uid, 'options.uid'),
     gid: optionalInt32(options.gid, 'options.gid'),
@@ -93,9 +94,12 @@ function commandLine(command: string, args: string[], options: SpawnOwnedOptions
 
 let warned = false
 
+/** Where versions of Node differ we do as the one we run on. */
+const nodeVersion = Number.parseInt(process.versions.node, 10)
+
 /** As Node does since version 24. */
 function warnAboutShellArguments(): void {
-  if (warned || Number.parseInt(process.versions.node, 10) < 24) return
+  if (warned || nodeVersion < 24) return
   warned = true
   process.emitWarning(
     'Passing args to a child process with shell option true can lead to security vulnerabilities, ' +
@@ -108,7 +112,15 @@ function warnAboutShellArguments(): void {
 /** The name of the cookie; the native side sets it, from the bot's own. */
 const COOKIE = 'SPAWN_OWNED_RUN'
 
-function environment(given: NodeJS.ProcessEnv | undefined): string[] {
+/** On Node's main thread, as long as nobody has replaced it, `process.env` is the process's environment and nothing else. */
+const realEnv = isMainThread && !process.versions.bun && !process.versions.deno ? process.env : undefined
+
+/** Then the native side reads it, forty times faster than one can through `process.env`. */
+function usesOwnEnvironment(options: SpawnOwnedOptions): boolean {
+  return !options.env && process.env === realEnv
+}
+
+export function environment(given: NodeJS.ProcessEnv | undefined): string[] {
   const env = given || process.env
   const pairs: string[] = []
   // Inherited keys are included on purpose, as in Node.
@@ -175,7 +187,8 @@ function ownership(options: SpawnOwnedOptions, file: string, argv: string[]) {
 function deadline(options: SpawnOwnedOptions, killSignal: number) {
   const { timeout } = options
   if (timeout != null) {
-    if (typeof timeout !== 'number') throw invalidType('timeout', 'of type number', timeout)
+    if (typeof timeout !== 'number' && nodeVersion >= 26)
+      throw invalidType('timeout', 'of type number', timeout)
     if (!Number.isInteger(timeout) || timeout < 0) throw outOfRange('timeout', 'an unsigned integer', timeout)
   }
   const nodes = timeout || 0
@@ -207,7 +220,8 @@ function refuse(options: object, ...names: string[]): void {
 
 export function readLabels(labels: unknown, name: string): Readonly<Record<string, string>> {
   if (labels === undefined) return {}
-  if (labels === null || typeof labels !== 'object') throw invalidType(name, 'of type object', labels)
+  if (labels === null || typeof labels !== 'object' || Array.isArray(labels))
+    throw invalidType(name, 'of type object', labels)
   for (const [key, value] of Object.entries(labels)) checkString(value, `${name}['${key}']`)
   return { ...labels } as Record<string, string>
 }
@@ -237,10 +251,10 @@ function optionalText(options: SpawnOwnedOptions, name: keyof SpawnOwnedOptions)
 
 function optionalInt32(value: unknown, name: string): number | undefined {
   if (value == null) return undefined
-  if (typeof value !== 'number') throw invalidType(name, 'of type number', value)
-  if (!Number.isInteger(value)) throw outOfRange(name, 'an integer', value)
-  if (value !== (value | 0)) throw outOfRange(name, '>= -2147483648 && <= 2147483647', value)
-  return value
+  if (typeof value === 'number' && value === (value | 0)) return value
+  if (typeof value !== 'number' || nodeVersion < 26) throw invalidType(name, 'int32', value)
+  const range = Number.isInteger(value) ? '>= -2147483648 && <= 2147483647' : 'an integer'
+  throw outOfRange(name, range, value)
 }
 
 function checkString(value: unknown, name: string, expected = 'of type string'): asserts value is string {

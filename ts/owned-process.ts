@@ -7,7 +7,7 @@ import type { CancelOptions, RunExit, RunState, TerminationReason } from '../ind
 import { abortError, codedError, errnoError } from './errors.js'
 import { describeExit, describeFailedStart, type Ending } from './exit.js'
 import type { BorrowedChannel } from './ipc.js'
-import { endStream, type FailedStart, type NativeEvent, type NativeRun } from './native.js'
+import { endStream, type NativeEvent, type NativeRun } from './native.js'
 import { duration, type RunSettings } from './options.js'
 import * as runs from './runs.js'
 import { killSignalNumber, signalName, signalNumber } from './signals.js'
@@ -122,35 +122,44 @@ export class OwnedProcess extends EventEmitter {
 
   // ---- for spawnOwned only -------------------------------------------------------------------------------------------
 
+  /** Our ends of the command's streams. */
+  attachStreams(fds: readonly number[]): void {
+    this.stdio = fds.map((fd, index) => {
+      if (fd < 0) return null
+      const stream = openStream(fd, index)
+      this.#descriptors.set(stream, fd)
+      if (index > 0) {
+        this.#openEnds++
+        stream.on('close', () => this.#closeOne())
+      }
+      return stream
+    })
+    this.stdin = this.stdio[0] ?? null
+    this.stdout = this.stdio[1] ?? null
+    this.stderr = this.stdio[2] ?? null
+  }
+
+  /** Nothing was started, and the caller will get an exception instead of this process. */
+  destroyStreams(): void {
+    for (const stream of this.stdio ?? []) stream?.destroy()
+  }
+
   /** The command runs. */
-  started(native: NativeRun, channel: BorrowedChannel | undefined): void {
+  started(pid: number, native: NativeRun, channel: BorrowedChannel | undefined): void {
     this.#native = native
-    this.pid = native.pid
+    this.pid = pid
     this.#state = 'running'
     this.#startedAt = performance.now()
     runs.add(this)
-    this.#attachStreams(native.fds)
     if (channel) this.#attachChannel(channel.channel)
     this.#listenForAbort()
     process.nextTick(() => this.emit('spawn'))
   }
 
   /** The command could not be started: `error` follows on the next tick, and then `close`. */
-  failed({ errno, fds }: FailedStart): void {
-    const error = Object.assign(errnoError(errno, `spawn ${this.spawnfile}`), {
-      path: this.spawnfile,
-      spawnargs: this.spawnargs.slice(1),
-    })
-    if (fds.length > 0) this.#attachStreams(fds)
-    process.nextTick(() => {
-      this.#state = 'exited'
-      this.#exited = true
-      this.exitCode = -errno
-      this.#settle(describeFailedStart(this.runId, error.message))
-      this.stdin?.destroy()
-      this.emit('error', error)
-      this.#afterExit()
-    })
+  failed(errno: number, channel: BorrowedChannel | undefined): void {
+    if (channel) this.#attachChannel(channel.channel)
+    process.nextTick(() => this.#onRefused(errno))
   }
 
   /**
@@ -160,6 +169,9 @@ export class OwnedProcess extends EventEmitter {
   onNative(event: NativeEvent): void {
     setImmediate(() => {
       switch (event.kind) {
+        case 'refused':
+          this.#onRefused(event.errno ?? 0)
+          break
         case 'ending':
           this.#onEnding(event.ending)
           break
@@ -177,6 +189,24 @@ export class OwnedProcess extends EventEmitter {
   }
 
   // ---- what happens ---------------------------------------------------------------------------------------------------
+
+  /** It does not run, and nothing of it exists. */
+  #onRefused(errno: number): void {
+    const error = Object.assign(errnoError(errno, `spawn ${this.spawnfile}`), {
+      path: this.spawnfile,
+      spawnargs: this.spawnargs.slice(1),
+    })
+    this.#exited = true
+    this.#state = 'exited'
+    this.exitCode = -errno
+    if (this.#native) runs.remove(this)
+    this.#native?.forget()
+    this.#stopListeningForAbort?.()
+    this.#settle(describeFailedStart(this.runId, error.message))
+    this.stdin?.destroy()
+    this.emit('error', error)
+    this.#afterExit()
+  }
 
   #onEnding(ending: Ending | undefined): void {
     this.#state = 'exiting'
@@ -257,22 +287,6 @@ export class OwnedProcess extends EventEmitter {
   }
 
   // ---- streams ---------------------------------------------------------------------------------------------------------
-
-  #attachStreams(fds: readonly number[]): void {
-    this.stdio = fds.map((fd, index) => {
-      if (fd < 0) return null
-      const stream = openStream(fd, index)
-      this.#descriptors.set(stream, fd)
-      if (index > 0) {
-        this.#openEnds++
-        stream.on('close', () => this.#closeOne())
-      }
-      return stream
-    })
-    this.stdin = this.stdio[0] ?? null
-    this.stdout = this.stdio[1] ?? null
-    this.stderr = this.stdio[2] ?? null
-  }
 
   /**
    * The tree is extinct, so whoever still holds the other end of a stream is none of ours: what was written is read, and

@@ -1,12 +1,11 @@
 // spawnOwned: read the arguments, start the run, hand out the process.
 
 import diagnostics from 'node:diagnostics_channel'
-import { closeSync } from 'node:fs'
 import type { spawnOwned as SpawnOwned } from '../index.js'
 import { codedError, errnoError } from './errors.js'
-import { borrowChannel } from './ipc.js'
-import { keeperPath, launch } from './native.js'
-import { type RunSettings, readArguments, type SpawnArguments } from './options.js'
+import { type BorrowedChannel, borrowChannel } from './ipc.js'
+import { begin, keeperPath } from './native.js'
+import { environment, type RunSettings, readArguments, type SpawnArguments } from './options.js'
 import { OwnedProcess } from './owned-process.js'
 import * as runs from './runs.js'
 import { handOver, planStdio, type StdioPlan } from './stdio.js'
@@ -39,55 +38,69 @@ function spawn(...args: SpawnArguments): OwnedProcess {
   return child
 }
 
+/** Throws if nothing was started, except for the failures that Node emits. */
 function start(child: OwnedProcess, settings: RunSettings, plan: StdioPlan): void {
   const channel = plan.ipc === undefined ? undefined : borrowChannel(keeperPath, settings.serialization)
   if (channel && plan.ipc !== undefined) {
     plan.slots[plan.ipc] = channel.fd
+    settings.env ??= environment(undefined)
     settings.env.push(
       `NODE_CHANNEL_FD=${plan.ipc}`,
       `NODE_CHANNEL_SERIALIZATION_MODE=${settings.serialization}`,
     )
   }
-  let run: ReturnType<typeof launch>
   try {
-    run = launch(
-      {
-        runId: settings.runId,
-        preview: settings.preview,
-        file: settings.file,
-        argv: block(settings.argv),
-        env: block(settings.env),
-        cwd: settings.cwd,
-        uid: settings.uid,
-        gid: settings.gid,
-        stdio: plan.slots,
-        keepOnOwnerExit: settings.keepOnOwnerExit,
-        keepOnLeaderExit: settings.keepOnLeaderExit,
-        graceMs: settings.graceMs,
-        timeoutMs: settings.timeoutMs,
-        timeoutSignal: settings.timeoutSignal,
-      },
-      (event) => child.onNative(event),
-    )
+    const errno = tryToStart(child, settings, plan, channel)
+    if (errno === 0) {
+      handOver(plan.lent)
+      if (spawning.hasSubscribers) spawning.end.publish({ process: child })
+      return
+    }
+    const error = errnoError(errno, 'spawn')
+    if (!EMITTED.has(error.code ?? '')) throw error
+    if (spawning.hasSubscribers) spawning.error.publish({ process: child, error })
+    child.failed(errno, channel)
   } catch (error) {
-    channel?.discard()
+    channel?.channel.disconnect()
     throw error
-  }
-  if (!('errno' in run)) {
+  } finally {
+    // The command has its own by now; if there is none, Node's end sees that and disconnects.
     channel?.release()
-    handOver(plan.lent)
-    child.started(run, channel)
-    if (spawning.hasSubscribers) spawning.end.publish({ process: child })
-    return
   }
-  channel?.discard()
-  const error = errnoError(run.errno, 'spawn')
-  if (!EMITTED.has(error.code ?? '')) {
-    for (const fd of run.fds) if (fd >= 0) closeSync(fd)
-    throw error
+}
+
+/** The streams are made while the command is being executed: that is what the two steps are for. */
+function tryToStart(
+  child: OwnedProcess,
+  settings: RunSettings,
+  plan: StdioPlan,
+  channel: BorrowedChannel | undefined,
+): number {
+  const beginning = begin({
+    runId: settings.runId,
+    preview: settings.preview,
+    file: settings.file,
+    argv: block(settings.argv),
+    env: settings.env && block(settings.env),
+    cwd: settings.cwd,
+    uid: settings.uid,
+    gid: settings.gid,
+    stdio: plan.slots,
+    keepOnOwnerExit: settings.keepOnOwnerExit,
+    keepOnLeaderExit: settings.keepOnLeaderExit,
+    graceMs: settings.graceMs,
+    timeoutMs: settings.timeoutMs,
+    timeoutSignal: settings.timeoutSignal,
+  })
+  if (typeof beginning === 'number') return beginning
+  child.attachStreams(beginning.fds)
+  const run = beginning.finish((event) => child.onNative(event))
+  if (typeof run === 'number') {
+    if (!EMITTED.has(errnoError(run, 'spawn').code ?? '')) child.destroyStreams()
+    return run
   }
-  if (spawning.hasSubscribers) spawning.error.publish({ process: child, error })
-  child.failed(run)
+  child.started(beginning.pid, run, channel)
+  return 0
 }
 
 /** Strings as the native side wants them: each ended by a NUL. None contains one. */

@@ -1,8 +1,9 @@
 // The `stdio` option: what the command gets as descriptors, and the streams we keep.
 
 import net from 'node:net'
+import { constants } from 'node:os'
 import { inspect } from 'node:util'
-import { codedError, invalidValue } from './errors.js'
+import { codedError, errnoError, invalidValue } from './errors.js'
 
 /** How the addon is told about one descriptor; any other number is a descriptor of ours. */
 const CLOSED = -1
@@ -20,7 +21,7 @@ export interface StdioPlan {
 
 /** Reads every form that child_process takes, with the same errors. */
 export function planStdio(option: unknown): StdioPlan {
-  const forms = expand(option ?? 'pipe')
+  const forms = expand(option || 'pipe')
   const plan: StdioPlan = { slots: [], ipc: undefined, lent: [] }
   for (let index = 0; index < forms.length; index++) {
     const form = forms[index] ?? (index < 3 ? 'pipe' : 'ignore')
@@ -37,7 +38,7 @@ export function planStdio(option: unknown): StdioPlan {
     } else if (form === 'inherit') {
       plan.slots.push(index)
     } else {
-      plan.slots.push(descriptorOf(form, plan))
+      plan.slots.push(descriptorOf(form, index, plan))
     }
   }
   return plan
@@ -58,7 +59,7 @@ function expand(option: unknown): unknown[] {
 }
 
 /** A number, something with a number `fd`, or a socket. */
-function descriptorOf(form: unknown, plan: StdioPlan): number {
+function descriptorOf(form: unknown, index: number, plan: StdioPlan): number {
   if (typeof form === 'number') return form
   if (typeof form === 'string' || ArrayBuffer.isView(form)) {
     throw codedError(
@@ -69,7 +70,7 @@ function descriptorOf(form: unknown, plan: StdioPlan): number {
   }
   if (typeof form === 'object' && form !== null) {
     const { fd } = form as { fd?: unknown }
-    if (typeof fd === 'number') return fd
+    if (typeof fd === 'number') return checked(fd, index)
     const handle = handleOf(form)
     if (handle) {
       if (form instanceof net.Socket) plan.lent.push(form)
@@ -77,6 +78,13 @@ function descriptorOf(form: unknown, plan: StdioPlan): number {
     }
   }
   throw invalidValue('stdio', form)
+}
+
+/** What libuv makes of a negative descriptor that was given as one. */
+function checked(fd: number, index: number): number {
+  if (fd >= 0) return fd
+  if (fd === -1) throw errnoError(constants.errno.EINVAL, 'spawn')
+  return index < 3 ? NULL : CLOSED
 }
 
 interface Handle {

@@ -25,14 +25,13 @@ function compile(name) {
 
   mkdirSync(at('bin'), { recursive: true })
   const unfinished = `${binary}.${process.pid}`
+  const flags = ['-std=c11', '-D_GNU_SOURCE', '-pthread', '-O1', '-Wall', '-Wextra']
   try {
-    execFileSync('cc', ['-std=c11', '-O1', '-Wall', '-Wextra', '-o', unfinished, source], { stdio: 'pipe' })
+    execFileSync('cc', [...flags, '-o', unfinished, source], { stdio: 'pipe' })
     renameSync(unfinished, binary)
-  } catch (cause) {
+  } catch (error) {
     rmSync(unfinished, { force: true })
-    throw new Error(`cannot compile ${source}; the tests need a C compiler as \`cc\`: ${cause.message}`, {
-      cause,
-    })
+    throw new Error(`the tests need a C compiler as \`cc\`, and it must take ${source}: ${error.message}`)
   }
   return binary
 }

@@ -40,6 +40,7 @@ export const hostileTrees = [
   { ...polite, ...fixture('forks-on-sigterm'), ready: 4, diesOfSigterm: false },
   { ...polite, ...fixture('stopped'), ready: 2, rootLeaves: 'SIGKILL' },
   { ...polite, ...fixture('confusing-comm'), ready: 3, left: 1 },
+  { ...polite, ...fixture('main-thread-exited'), ready: 3, left: 1 },
   { ...polite, name: "sh -c 'x &'", command: shell('sh', '-c', inBackground), ready: 1 },
   { ...polite, name: "bash -lc 'x &'", command: shell('bash', '-lc', inBackground), ready: 1 },
   { ...polite, name: 'npx-like wrapper', command: npxLike('at-stdin-end'), ready: 1 },

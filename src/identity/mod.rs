@@ -104,18 +104,18 @@ mod tests {
     use super::*;
     use std::process::{Child, Command, Stdio};
 
-    fn seen(state: char, start: u64) -> Result<stat::Stat, Errno> {
-        Ok(stat::Stat { pid: 7, comm: "x".into(), state, ppid: 1, pgrp: 7, session: 7, start })
+    fn seen(state: char, start: u64) -> stat::Stat {
+        stat::Stat { pid: 7, comm: "x".into(), state, ppid: 1, pgrp: 7, session: 7, start }
     }
 
     #[test]
     fn judges_every_combination_of_what_was_read() {
         for (what, expected) in [
-            (seen('S', 5), State::Alive),
-            (seen('T', 5), State::Alive),
-            (seen('Z', 5), State::Exited),
-            (seen('S', 6), State::Recycled),
-            (seen('Z', 6), State::Recycled),
+            (Ok(seen('S', 5)), State::Alive),
+            (Ok(seen('T', 5)), State::Alive),
+            (Ok(seen('Z', 5)), State::Exited),
+            (Ok(seen('S', 6)), State::Recycled),
+            (Ok(seen('Z', 6)), State::Recycled),
             (Err(Errno::ESRCH), State::Exited),
             (Err(Errno::ENOENT), State::Exited),
             (Err(Errno::EACCES), State::Unknown),

@@ -6,9 +6,22 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recv, recvmsg, send, sendmsg};
+use nix::sys::socket::{
+    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recv, recvmsg, send,
+    sendmsg, socketpair,
+};
 
 use super::protocol::MAX_FDS;
+
+/// A new stream socket, both ends close-on-exec.
+pub fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
+    socketpair(AddressFamily::Unix, SockType::Stream, None, SockFlag::SOCK_CLOEXEC)
+}
+
+/// A new socket that keeps messages apart, both ends close-on-exec.
+pub fn message_pair() -> Result<(OwnedFd, OwnedFd), Errno> {
+    socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)
+}
 
 /// Sends everything, the descriptors with the first byte. Never raises SIGPIPE.
 pub fn send_all(socket: &impl AsFd, bytes: &[u8], fds: &[RawFd]) -> Result<(), Errno> {
@@ -31,17 +44,39 @@ pub fn send_all(socket: &impl AsFd, bytes: &[u8], fds: &[RawFd]) -> Result<(), E
     Ok(())
 }
 
-/// Receives what is there, at most `buffer`, and the descriptors that came along, close-on-exec. 0 bytes: the end.
+/// Receives what is there, or waits for it: at most `buffer`, and the descriptors that came along, close-on-exec. 0 bytes:
+/// the end.
 pub fn receive(socket: &impl AsFd, buffer: &mut [u8], fds: &mut Vec<OwnedFd>) -> Result<usize, Errno> {
+    receive_message(socket, buffer, fds, MsgFlags::empty())
+}
+
+/// Like [`receive`], but waits no longer than `limit` (`ETIMEDOUT`). What is there already costs no wait at all.
+pub fn receive_within(
+    socket: &impl AsFd,
+    buffer: &mut [u8],
+    fds: &mut Vec<OwnedFd>,
+    limit: Duration,
+) -> Result<usize, Errno> {
+    loop {
+        match receive_message(socket, buffer, fds, MsgFlags::MSG_DONTWAIT) {
+            Err(Errno::EAGAIN) if readable(socket, limit)? => {}
+            Err(Errno::EAGAIN) => return Err(Errno::ETIMEDOUT),
+            result => return result,
+        }
+    }
+}
+
+fn receive_message(
+    socket: &impl AsFd,
+    buffer: &mut [u8],
+    fds: &mut Vec<OwnedFd>,
+    flags: MsgFlags,
+) -> Result<usize, Errno> {
     let mut space = nix::cmsg_space!([RawFd; MAX_FDS]);
     let mut parts = [IoSliceMut::new(buffer)];
+    let flags = flags | MsgFlags::MSG_CMSG_CLOEXEC;
     let message = loop {
-        match recvmsg::<()>(
-            socket.as_fd().as_raw_fd(),
-            &mut parts,
-            Some(&mut space),
-            MsgFlags::MSG_CMSG_CLOEXEC,
-        ) {
+        match recvmsg::<()>(socket.as_fd().as_raw_fd(), &mut parts, Some(&mut space), flags) {
             Err(Errno::EINTR) => {}
             result => break result?,
         }
@@ -61,7 +96,7 @@ pub fn receive_now(socket: &impl AsFd, buffer: &mut [u8]) -> Result<usize, Errno
 }
 
 /// Waits until there is something to receive (the end counts), at most `limit`. `false` if there is not.
-pub fn readable(socket: &impl AsFd, limit: Duration) -> Result<bool, Errno> {
+fn readable(socket: &impl AsFd, limit: Duration) -> Result<bool, Errno> {
     let mut fds = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
     let timeout = PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX);
     loop {

@@ -1,4 +1,4 @@
-//! A keeper's life: start the command, hold the tree, report, end.
+//! A keeper's life: fork a blank, wait until it is needed, hold its tree, report, end.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
@@ -7,9 +7,10 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
+use nix::unistd::{ForkResult, Pid, fork};
 
-use super::protocol::{self, Inbox, Report, Request, Start};
-use super::{channel, exec, signals, title};
+use super::protocol::{self, Inbox, Own, Report, Request};
+use super::{blank, channel, signals, title};
 use crate::contain::ProcessInfo;
 use crate::contain::subreaper::{self, Tree};
 use crate::identity::read_stat;
@@ -23,45 +24,26 @@ const KILL_PASS_MS: u64 = 2;
 /// A report lists at most so many processes; beyond that the number is what matters, and the socket is bounded.
 const MAX_LISTED: usize = 256;
 
-/// Serves one run over its control socket and returns when the tree is extinct.
+/// Forks a blank, waits until it is given a run, and returns when that run's tree is extinct.
 ///
-/// `Err` means that there was no run: nothing was asked for, or it could not be understood.
-pub fn keep(control: OwnedFd) -> Result<(), Errno> {
+/// `Err` means that there was not even a blank.
+pub fn keep(control: OwnedFd, launch: OwnedFd, bot: Pid) -> Result<(), Errno> {
     subreaper::become_subreaper()?;
     let signals = signals::listen()?;
-    let mut inbox = Inbox::default();
-    let mut fds = Vec::new();
-    let payload = first_payload(&control, &mut inbox, &mut fds)?;
-    let Ok(Request::Start(start)) = protocol::decode(&payload) else { return Err(Errno::EPROTO) };
-    title::set(c"owned-keeper", &format!("spawn-owned-keeper {} {}", start.run_id, start.preview));
-
-    let outcome = exec::start(&start, fds);
-    let mut keeper = Keeper::new(control, signals, inbox, &start, *outcome.as_ref().unwrap_or(&0));
-    match outcome {
-        Ok(pid) => {
-            // Our own unreaped child: whoever has this number now is the one we started.
-            let token = read_stat(pid).map_or(0, |stat| stat.start);
-            keeper.send(&[Report::Started { pid, start: token }]);
-            drop(payload);
-            keeper.hold();
+    title::set(c"owned-keeper", "spawn-owned-keeper waiting");
+    // SAFETY: this process has one thread, so the child may do whatever we may.
+    let root = match unsafe { fork() }? {
+        ForkResult::Child => {
+            drop((control, signals));
+            blank::wait(&launch, bot);
         }
-        Err(errno) => keeper.send(&[Report::SpawnFailed { errno: errno as i32 }]),
-    }
+        ForkResult::Parent { child } => child.as_raw(),
+    };
+    drop(launch);
+    let mut keeper = Keeper::new(control, signals, root)?;
+    keeper.wait_for_run();
+    keeper.hold();
     Ok(())
-}
-
-/// Blocks until the bot has asked for something, or is gone.
-fn first_payload(control: &OwnedFd, inbox: &mut Inbox, fds: &mut Vec<OwnedFd>) -> Result<Vec<u8>, Errno> {
-    let mut buffer = vec![0; 64 << 10];
-    loop {
-        if let Some(payload) = inbox.next_payload().map_err(|_| Errno::EPROTO)? {
-            return Ok(payload);
-        }
-        match channel::receive(control, &mut buffer, fds)? {
-            0 => return Err(Errno::ECONNRESET),
-            count => inbox.push(&buffer[..count]),
-        }
-    }
 }
 
 struct Keeper {
@@ -72,33 +54,48 @@ struct Keeper {
     tree: Tree,
     life: Lifecycle,
     born: Instant,
-    grace_ms: u64,
-    /// Whether a member outside the session at the root's end counts as an escape.
-    escapes_count: bool,
+    rules: Rules,
     root_reported: bool,
     escaped: Vec<ProcessInfo>,
 }
 
 impl Keeper {
-    fn new(control: OwnedFd, signals: SignalFd, inbox: Inbox, start: &Start, root: i32) -> Self {
-        let rules = Rules {
-            on_owner_exit: start.on_owner_exit,
-            on_leader_exit: start.on_leader_exit,
-            grace_ms: start.grace_ms,
-            timeout: start.timeout,
-        };
-        Self {
+    /// Announces the blank. Until the bot has given it a run, its rules are those for a bot that dies.
+    fn new(control: OwnedFd, signals: SignalFd, root: i32) -> Result<Self, Errno> {
+        let keeper = Self {
             control: Some(control),
             signals,
-            inbox,
+            inbox: Inbox::default(),
             tree: Tree::new(root),
-            life: Lifecycle::started(rules, 0),
+            life: Lifecycle::new(Rules::default()),
             born: Instant::now(),
-            grace_ms: start.grace_ms,
-            escapes_count: start.on_leader_exit == Policy::Kill,
+            rules: Rules::default(),
             root_reported: false,
             escaped: Vec::new(),
-        }
+        };
+        // Our own unreaped child: whoever has this number now is the one we forked.
+        keeper.send(&[Report::Ready { pid: root, start: read_stat(root)?.start }]);
+        Ok(keeper)
+    }
+
+    /// Blocks until the bot has given the blank a run, or is gone. What happens to the tree meanwhile is looked at
+    /// afterwards.
+    ///
+    /// The bot tells the blank first. If it dies in between, a tree may be there already, and it is ended like that of any
+    /// bot that is gone.
+    fn wait_for_run(&mut self) {
+        let payload = loop {
+            match self.inbox.next_payload() {
+                Ok(Some(payload)) => break payload,
+                Ok(None) if self.receive() => {}
+                _ => return self.owner_gone(),
+            }
+        };
+        let Ok(Request::Own(own)) = protocol::decode(&payload) else { return self.owner_gone() };
+        title::set(c"owned-keeper", &format!("spawn-owned-keeper {} {}", own.run_id, own.preview));
+        let Own { on_owner_exit, on_leader_exit, grace_ms, .. } = own;
+        self.rules = Rules { on_owner_exit, on_leader_exit, grace_ms };
+        self.life = Lifecycle::new(self.rules);
     }
 
     /// Until the tree is extinct, or what is left of it cannot be ended.
@@ -113,7 +110,7 @@ impl Keeper {
                 self.look_at_tree();
             }
             if asked_to_end {
-                self.tell(Event::Cancel { signal: Signal::SIGTERM as i32, grace_ms: self.grace_ms });
+                self.tell(Event::Cancel { signal: Signal::SIGTERM as i32, grace_ms: self.rules.grace_ms });
             }
             if spoken {
                 self.listen();
@@ -164,7 +161,7 @@ impl Keeper {
                 return;
             }
             self.send(&[Report::RootExited(status)]);
-            if self.escapes_count && self.life.cause().is_none() {
+            if self.rules.on_leader_exit == Policy::Kill && self.life.cause().is_none() {
                 self.escaped = self.tree.escaped();
             }
             self.tell(Event::RootExited);
@@ -176,26 +173,36 @@ impl Keeper {
         }
     }
 
-    /// Everything the bot has said. Its silence for ever (end of file, or bytes that are not ours) means it is gone.
+    /// Everything the bot has said. Its silence for ever, or bytes that are not ours, mean that it is gone.
     fn listen(&mut self) {
-        let Some(control) = &self.control else { return };
-        let mut buffer = [0; 4096];
-        // Descriptors that nobody asked for are closed right away.
-        let received = channel::receive(control, &mut buffer, &mut Vec::new());
-        match received {
-            Ok(count) if count > 0 => self.inbox.push(&buffer[..count]),
-            _ => return self.owner_gone(),
+        if !self.receive() {
+            return self.owner_gone();
         }
         loop {
             match self.inbox.next_payload() {
                 Ok(None) => return,
                 Ok(Some(payload)) => match protocol::decode(&payload) {
+                    Ok(Request::Arm(timeout)) => self.tell(Event::Arm(timeout)),
                     Ok(Request::Signal { signal }) => self.signal_root(signal),
                     Ok(Request::Cancel { signal, grace_ms }) => self.tell(Event::Cancel { signal, grace_ms }),
-                    Ok(Request::Start(_)) | Err(_) => return self.owner_gone(),
+                    Ok(Request::Own(_)) | Err(_) => return self.owner_gone(),
                 },
                 Err(_) => return self.owner_gone(),
             }
+        }
+    }
+
+    /// Takes what has arrived, or waits for it. `false` at the end.
+    fn receive(&mut self) -> bool {
+        let mut buffer = [0; 1024];
+        let Some(control) = &self.control else { return false };
+        // Descriptors that nobody asked for are closed right away.
+        match channel::receive(control, &mut buffer, &mut Vec::new()) {
+            Ok(count) => {
+                self.inbox.push(&buffer[..count]);
+                count > 0
+            }
+            Err(_) => false,
         }
     }
 

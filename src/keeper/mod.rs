@@ -1,14 +1,14 @@
 //! The keeper: one small process per run, the run's parent.
 //!
-//! It is single-threaded, sleeps in `poll` while nothing happens, and does three things: start the command
-//! ([`exec`]), hold its tree together until nothing of it is left ([`keep`]), and tell the bot ([`protocol`]). When
-//! the bot is gone, its control socket closes, and the keeper ends the tree.
+//! It is single-threaded, sleeps in `poll` while nothing happens, holds the run's tree together until nothing of it is
+//! left ([`keep`]), and tells the bot ([`protocol`]). When the bot is gone, its control socket closes, and the keeper ends
+//! the tree.
 //!
-//! Keepers are forked by a [`zygote`], a keeper that has no run of its own: a fork of a tiny process costs a
-//! fraction of an `exec`.
+//! Keepers are forked by a [`zygote`], ahead of their use, each with a [`blank`] process that is to become the command. So
+//! starting a run costs the bot one message and one `exec`.
 
+mod blank;
 pub mod channel;
-mod exec;
 mod keep;
 pub mod protocol;
 mod signals;
@@ -27,8 +27,6 @@ use nix::sys::stat::Mode;
 
 /// First argument of the executable: wait for requests to fork keepers.
 pub const ZYGOTE: &str = "zygote";
-/// First argument of the executable: be the keeper of one run.
-pub const KEEP: &str = "keep";
 /// First argument of the executable: send descriptor 3, an IPC channel's end, over standard input, and be gone.
 pub const LEND: &str = "lend";
 
@@ -39,11 +37,7 @@ pub const HELLO: [u8; 4] = [b'S', b'O', protocol::VERSION, b'Z'];
 pub fn main() -> ExitCode {
     let role = std::env::args().nth(1);
     let result = match role.as_deref() {
-        Some(ZYGOTE) => take_socket().and_then(zygote::serve),
-        Some(KEEP) => take_socket().and_then(|control| {
-            title::locate();
-            keep::keep(control)
-        }),
+        Some(ZYGOTE) => take_socket().and_then(|socket| zygote::serve(&socket)),
         Some(LEND) => channel::send_all(&std::io::stdin(), b"l", &[3]),
         Some("--version") => {
             println!("spawn-owned-keeper {} (protocol {})", env!("CARGO_PKG_VERSION"), protocol::VERSION);

@@ -1,8 +1,13 @@
-//! The words addon and keeper exchange, and how they are framed. Used by both ends.
+//! The words that bot, keeper and command-to-be exchange, and how they are framed. Used by all ends.
+//!
+//! ```text
+//!   bot ── control socket ── keeper     Ready → ← Own, Arm, Signal, Cancel   Ending, RootExited, … Extinct →
+//!   bot ── launch socket ─── blank      ← Command + descriptors   Refusal →, or its end: exec has succeeded
+//! ```
 //!
 //! A frame is `b"SO"`, the protocol version, a zero byte, the payload's length (u32, little-endian) and the payload:
-//! one message in postcard's encoding. The stdio descriptors travel as ancillary data with the first byte of the
-//! start request. Frames are bounded; anything else on the socket is an error and ends the conversation.
+//! one message in postcard's encoding. Descriptors travel as ancillary data with a frame's first byte. Frames are
+//! bounded; anything else on a socket is an error and ends the conversation.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,41 +25,51 @@ pub const MAX_FDS: usize = 253;
 
 const HEADER: usize = 8;
 
-/// From the addon to the keeper.
+/// From the bot to the keeper.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub enum Request<'a> {
-    /// The first message, and only that.
+    /// The first message: the blank has been given a command, and these are the run's rules.
     #[serde(borrow)]
-    Start(Start<'a>),
+    Own(Own<'a>),
+    /// The command runs, and its overall deadline counts from now.
+    Arm(Timeout),
     /// To the root alone.
     Signal { signal: i32 },
     /// To the whole tree: `signal`, and SIGKILL after `grace_ms`.
     Cancel { signal: i32, grace_ms: u64 },
 }
 
-/// What to run, and under which rules.
+/// The rules of a run.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-pub struct Start<'a> {
+pub struct Own<'a> {
     pub run_id: &'a str,
     /// What people see in `ps`.
     pub preview: &'a str,
+    pub on_owner_exit: Policy,
+    pub on_leader_exit: Policy,
+    pub grace_ms: u64,
+}
+
+/// From the bot to the blank: what to become.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+pub struct Command<'a> {
     /// Looked up in the PATH of `env` unless it contains a slash.
     pub file: &'a str,
     /// Each argument ended by a NUL, `argv[0]` included.
     pub argv: &'a str,
     /// `KEY=value`, each ended by a NUL; complete, cookie included.
     pub env: &'a str,
-    /// Relative to the bot's working directory, which is the first descriptor sent along.
-    pub cwd: Option<&'a str>,
     pub uid: Option<u32>,
     pub gid: Option<u32>,
     pub umask: u32,
-    /// What the command gets as descriptor 0, 1, 2, …
+    /// What the command gets as descriptor 0, 1, 2, … The first descriptor sent along is its working directory.
     pub stdio: Vec<Slot>,
-    pub on_owner_exit: Policy,
-    pub on_leader_exit: Policy,
-    pub grace_ms: u64,
-    pub timeout: Option<Timeout>,
+}
+
+/// From the blank to the bot: it could not become the command, and is gone.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    pub errno: i32,
 }
 
 /// One of the command's descriptors.
@@ -68,13 +83,11 @@ pub enum Slot {
     Sent,
 }
 
-/// From the keeper to the addon.
+/// From the keeper to the bot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Report {
-    /// The command runs: `exec` has succeeded.
-    Started { pid: i32, start: u64 },
-    /// It does not, and nothing of it exists.
-    SpawnFailed { errno: i32 },
+    /// The first message: this process waits to become a command.
+    Ready { pid: i32, start: u64 },
     /// A [`Request::Signal`] did not arrive.
     SignalFailed { errno: i32 },
     /// The tree is being ended, by request or by a deadline.
@@ -139,6 +152,10 @@ pub struct Inbox {
 }
 
 impl Inbox {
+    pub fn with_capacity(bytes: usize) -> Self {
+        Self { bytes: Vec::with_capacity(bytes) }
+    }
+
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
@@ -171,30 +188,32 @@ impl Inbox {
 mod tests {
     use super::*;
 
-    fn start() -> Start<'static> {
-        Start {
-            run_id: "r1",
-            preview: "sh -c …",
+    fn command() -> Command<'static> {
+        Command {
             file: "sh",
             argv: "sh\0-c\0exit 3\0",
             env: "A=1\0SPAWN_OWNED_RUN=r1\0",
-            cwd: Some("sub"),
             uid: Some(1),
             gid: None,
             umask: 0o22,
             stdio: vec![Slot::Null, Slot::Sent, Slot::Closed],
+        }
+    }
+
+    fn own() -> Request<'static> {
+        Request::Own(Own {
+            run_id: "r1",
+            preview: "sh -c …",
             on_owner_exit: Policy::Kill,
             on_leader_exit: Policy::Keep,
             grace_ms: 5_000,
-            timeout: Some(Timeout { after_ms: 9, signal: 15 }),
-        }
+        })
     }
 
     fn reports() -> Vec<Report> {
         let info = ProcessInfo { pid: 9, start: 8, command: ") S 1 (".into(), why: "…".into() };
         vec![
-            Report::Started { pid: 1, start: u64::MAX },
-            Report::SpawnFailed { errno: 2 },
+            Report::Ready { pid: 1, start: u64::MAX },
             Report::SignalFailed { errno: 1 },
             Report::Ending(Cause::OverallTimeout),
             Report::RootExited(ExitStatus::Signal(9)),
@@ -217,8 +236,14 @@ mod tests {
             }
             assert_eq!(got, expected, "in chunks of {chunk}");
         }
-        let frame = encode(&Request::Start(start())).unwrap();
-        assert_eq!(decode::<Request>(&frame[HEADER..]).unwrap(), Request::Start(start()));
+        assert_eq!(decode::<Command>(&encode(&command()).unwrap()[HEADER..]), Ok(command()));
+        for request in [
+            own(),
+            Request::Arm(Timeout { after_ms: 9, signal: 15 }),
+            Request::Cancel { signal: 15, grace_ms: 0 },
+        ] {
+            assert_eq!(decode::<Request>(&encode(&request).unwrap()[HEADER..]).as_ref(), Ok(&request));
+        }
     }
 
     #[test]
@@ -237,19 +262,19 @@ mod tests {
     }
 
     #[test]
-    fn no_truncated_or_padded_or_flipped_payload_is_taken_for_a_start_request_of_another_shape() {
-        let frame = encode(&Request::Start(start())).unwrap();
+    fn no_truncated_or_padded_or_flipped_payload_is_taken_for_the_command_it_was() {
+        let frame = encode(&command()).unwrap();
         let payload = &frame[HEADER..];
         for end in 0..payload.len() {
-            assert!(decode::<Request>(&payload[..end]).is_err(), "cut at {end}");
+            assert!(decode::<Command>(&payload[..end]).is_err(), "cut at {end}");
         }
         let padded = [payload, &[0]].concat();
-        assert_eq!(decode::<Request>(&padded), Err(ProtocolError::Malformed));
+        assert_eq!(decode::<Command>(&padded), Err(ProtocolError::Malformed));
         for index in 0..payload.len() {
             let mut bytes = payload.to_vec();
             bytes[index] ^= 0xff;
             // Whatever it decodes to, it must not panic, and it must not be the message it was.
-            assert_ne!(decode::<Request>(&bytes).ok(), Some(Request::Start(start())), "flipped at {index}");
+            assert_ne!(decode::<Command>(&bytes).ok(), Some(command()), "flipped at {index}");
         }
     }
 }

@@ -3,7 +3,6 @@
 use std::os::fd::{IntoRawFd, OwnedFd};
 
 use napi_derive::napi;
-use nix::errno::Errno;
 
 use crate::contain::ProcessInfo;
 use crate::run::lifecycle::Timeout;
@@ -17,7 +16,8 @@ pub struct LaunchOptions {
     pub preview: String,
     pub file: String,
     pub argv: String,
-    pub env: String,
+    /// Not given: the process's own environment.
+    pub env: Option<String>,
     pub cwd: Option<String>,
     pub uid: Option<i32>,
     pub gid: Option<i32>,
@@ -73,32 +73,35 @@ pub fn milliseconds(value: f64) -> u64 {
 }
 
 #[napi(object, object_from_js = false)]
-pub struct Outcome {
-    /// Why the command could not be started (then its streams are at their end), 0 if it runs.
+pub struct Begun {
+    /// Why the command could not even be tried, or 0.
     pub errno: i32,
-    /// Names the run in later calls.
-    pub run: u32,
     pub pid: i32,
     /// Our ends of the new streams, -1 where there is none. The caller owns them.
     pub fds: Vec<i32>,
 }
 
-impl Outcome {
-    pub fn new(error: Option<Errno>, run: u32, pid: i32, streams: Vec<Option<OwnedFd>>) -> Self {
-        let fds = streams.into_iter().map(|stream| stream.map_or(-1, IntoRawFd::into_raw_fd)).collect();
-        Self { errno: error.map_or(0, |errno| errno as i32), run, pid, fds }
-    }
+#[napi(object, object_from_js = false)]
+pub struct Finished {
+    /// Why the command could not be started (then its streams are at their end), 0 if it runs.
+    pub errno: i32,
+    /// Names the run in later calls.
+    pub run: u32,
+}
+
+pub fn descriptors(streams: Vec<Option<OwnedFd>>) -> Vec<i32> {
+    streams.into_iter().map(|stream| stream.map_or(-1, IntoRawFd::into_raw_fd)).collect()
 }
 
 #[napi(object, object_from_js = false)]
 pub struct Event {
     pub run: u32,
-    #[napi(ts_type = "'ending' | 'exit' | 'signal-failed' | 'extinct'")]
+    #[napi(ts_type = "'refused' | 'ending' | 'exit' | 'signal-failed' | 'extinct'")]
     pub kind: &'static str,
     /// `exit`: the root's exit code, or the signal that ended it.
     pub code: Option<i32>,
     pub signal: Option<i32>,
-    /// `signal-failed`
+    /// `refused`, `signal-failed`
     pub errno: Option<i32>,
     /// `ending`, `extinct`
     #[napi(ts_type = "'root-exit' | 'cancel' | 'overall-timeout' | 'owner-exit' | 'lost'")]
@@ -138,6 +141,10 @@ impl Event {
                     ExitStatus::Code(code) => js.code = Some(code),
                     ExitStatus::Signal(signal) => js.signal = Some(signal),
                 }
+            }
+            RunEvent::Refused(errno) => {
+                js.kind = "refused";
+                js.errno = Some(errno as i32);
             }
             RunEvent::SignalFailed(errno) => {
                 js.kind = "signal-failed";

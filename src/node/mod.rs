@@ -14,8 +14,8 @@ use napi::{Error, Status};
 use napi_derive::napi;
 use nix::errno::Errno;
 
-use crate::spawn::{self, LaunchError, Launcher, Run};
-use convert::{Event, LaunchOptions, Outcome};
+use crate::spawn::{self, LaunchError, Launcher, Pending, Run};
+use convert::{Begun, Event, Finished, LaunchOptions};
 
 /// Weak: it keeps the event loop alive only while somebody has asked for that with [`Host::ref`].
 type Listener = ThreadsafeFunction<Event, (), Event, Status, false, true>;
@@ -27,44 +27,63 @@ pub struct Host {
     listener: Arc<Listener>,
     /// The same function once more, for `ref` and `unref`, which need it exclusively.
     alive: Listener,
+    /// Between `begin` and `finish`.
+    pending: Option<Pending>,
     runs: HashMap<u32, Run>,
     next: u32,
 }
 
 #[napi]
 impl Host {
-    /// `keeper` is the path of the keeper's executable. `cold` starts every keeper as a process of its own.
+    /// `keeper` is the path of the keeper's executable, `stock` the number of keepers to fork ahead.
     #[napi(constructor, catch_unwind)]
-    pub fn new(keeper: String, cold: bool, on_event: Function<Event, ()>) -> napi::Result<Self> {
+    #[allow(clippy::needless_pass_by_value)] // N-API passes values.
+    pub fn new(keeper: String, stock: u32, on_event: Function<Event, ()>) -> napi::Result<Self> {
         let listener =
             || on_event.build_threadsafe_function().weak::<true>().callee_handled::<false>().build();
         Ok(Self {
-            launcher: Launcher::new(keeper.into(), cold),
+            launcher: Launcher::new(keeper.into(), stock as usize),
             listener: Arc::new(listener()?),
             alive: listener()?,
+            pending: None,
             runs: HashMap::new(),
             next: 0,
         })
     }
 
-    /// Starts a run. A command that cannot be started is an outcome; everything else that fails is an exception.
+    /// Begins to start a run: the command is being executed when this returns, and [`Host::finish`] tells the outcome.
     #[napi(catch_unwind)]
-    pub fn spawn(&mut self, options: LaunchOptions) -> Result<Outcome, Error<String>> {
+    pub fn begin(&mut self, options: LaunchOptions) -> Result<Begun, Error<String>> {
         let launch = options.try_into().map_err(|why| Error::new("ERR_INVALID_ARG_VALUE".to_owned(), why))?;
+        match self.launcher.begin(launch) {
+            Ok(mut pending) => {
+                let streams = std::mem::take(&mut pending.streams);
+                let pid = pending.pid;
+                self.pending = Some(pending);
+                Ok(Begun { errno: 0, pid, fds: convert::descriptors(streams) })
+            }
+            Err(error) => Ok(Begun { errno: refused(error)?, pid: 0, fds: Vec::new() }),
+        }
+    }
+
+    /// Waits, if need be, until the command that was begun runs (errno 0) or has failed to.
+    #[napi(catch_unwind)]
+    pub fn finish(&mut self) -> Result<Finished, Error<String>> {
         let id = self.next;
         let listener = self.listener.clone();
         let on_event = Box::new(move |event| {
             listener.call(Event::new(id, event), ThreadsafeFunctionCallMode::NonBlocking);
         });
-        match self.launcher.launch(&launch, on_event) {
-            Ok(launched) => {
+        let pending = self.pending.take().ok_or(LaunchError::Refused(Errno::ESRCH));
+        let outcome = pending.and_then(|pending| self.launcher.finish(pending, on_event));
+        self.launcher.stock_up();
+        match outcome {
+            Ok(run) => {
                 self.next = self.next.wrapping_add(1);
-                self.runs.insert(id, launched.run);
-                Ok(Outcome::new(None, id, launched.pid, launched.streams))
+                self.runs.insert(id, run);
+                Ok(Finished { errno: 0, run: id })
             }
-            Err(LaunchError::Command { errno, streams }) => Ok(Outcome::new(Some(errno), 0, 0, streams)),
-            Err(LaunchError::Refused(errno)) => Ok(Outcome::new(Some(errno), 0, 0, Vec::new())),
-            Err(error) => Err(Error::new(error.code().to_owned(), error.to_string())),
+            Err(error) => Ok(Finished { errno: refused(error)?, run: 0 }),
         }
     }
 
@@ -136,6 +155,14 @@ pub fn borrowed_descriptor(ours: i32) -> napi::Result<i32> {
     // SAFETY: `open_borrowing` gave this descriptor to our own TypeScript, which hands it back once and for all.
     let ours = unsafe { OwnedFd::from_raw_fd(ours) };
     Ok(spawn::borrow::receive(&ours).map_err(system_error)?.into_raw_fd())
+}
+
+/// A command that cannot be started is an outcome; everything else is an exception.
+fn refused(error: LaunchError) -> Result<i32, Error<String>> {
+    match error {
+        LaunchError::Refused(errno) => Ok(errno as i32),
+        error => Err(Error::new(error.code().to_owned(), error.to_string())),
+    }
 }
 
 fn system_error(errno: Errno) -> Error {

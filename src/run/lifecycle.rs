@@ -24,6 +24,8 @@ const SIGKILL: i32 = 9;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
+    /// The command runs, and has so long.
+    Arm(Timeout),
     /// The root ended, by itself or not.
     RootExited,
     /// Nothing of the tree is left.
@@ -47,15 +49,14 @@ pub enum Action {
     Finish,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Rules {
     pub on_owner_exit: Policy,
     pub on_leader_exit: Policy,
     pub grace_ms: u64,
-    /// Overall deadline and the signal it starts with.
-    pub timeout: Option<Timeout>,
 }
 
+/// An overall deadline, and the signal it starts with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Timeout {
     pub after_ms: u64,
@@ -81,14 +82,13 @@ pub struct Lifecycle {
     rules: Rules,
     phase: Phase,
     cause: Option<Cause>,
-    deadline: Option<u64>,
+    /// When, and the signal it starts with.
+    deadline: Option<(u64, i32)>,
 }
 
 impl Lifecycle {
-    /// A run whose command has just been started: deadlines count from here, so a slow spawn cannot trip them.
-    pub fn started(rules: Rules, now: u64) -> Self {
-        let deadline = rules.timeout.map(|timeout| now.saturating_add(timeout.after_ms));
-        Self { rules, phase: Phase::Running, cause: None, deadline }
+    pub fn new(rules: Rules) -> Self {
+        Self { rules, phase: Phase::Running, cause: None, deadline: None }
     }
 
     /// Why the tree was ended. A run that is not being ended has no cause yet.
@@ -108,7 +108,7 @@ impl Lifecycle {
     /// When to send the next [`Event::Tick`].
     pub fn wake_at(&self) -> Option<u64> {
         match self.phase {
-            Phase::Running | Phase::Lingering => self.deadline,
+            Phase::Running | Phase::Lingering => self.deadline.map(|(at, _)| at),
             Phase::Terminating { kill_at } => Some(kill_at),
             Phase::Killing { give_up_at } => Some(give_up_at),
             Phase::Over => None,
@@ -118,6 +118,12 @@ impl Lifecycle {
     pub fn on(&mut self, event: Event, now: u64) -> Action {
         match (self.phase, event) {
             (Phase::Over, _) => Action::Nothing,
+
+            // Counted from here, and this comes after the spawn: a slow spawn cannot trip it.
+            (_, Event::Arm(Timeout { after_ms, signal })) => {
+                self.deadline = Some((now.saturating_add(after_ms), signal));
+                Action::Nothing
+            }
 
             (_, Event::Empty) => {
                 self.cause.get_or_insert(Cause::RootExit);
@@ -147,7 +153,7 @@ impl Lifecycle {
 
             (_, Event::Tick) if self.wake_at().is_none_or(|at| now < at) => Action::Nothing,
             (Phase::Running | Phase::Lingering, Event::Tick) => {
-                let signal = self.rules.timeout.map_or(SIGTERM, |timeout| timeout.signal);
+                let signal = self.deadline.map_or(SIGTERM, |(_, signal)| signal);
                 self.end(Cause::OverallTimeout, signal, self.rules.grace_ms, now)
             }
             (Phase::Terminating { .. }, Event::Tick) => self.kill(now),
@@ -190,17 +196,13 @@ impl Lifecycle {
 mod tests {
     use super::*;
 
-    const RULES: Rules =
-        Rules { on_owner_exit: Policy::Kill, on_leader_exit: Policy::Kill, grace_ms: 5_000, timeout: None };
+    const RULES: Rules = Rules { on_owner_exit: Policy::Kill, on_leader_exit: Policy::Kill, grace_ms: 5_000 };
+    const ARM: Event = Event::Arm(Timeout { after_ms: 500, signal: 2 });
     const CANCEL: Event = Event::Cancel { signal: SIGTERM, grace_ms: 100 };
-
-    fn run(rules: Rules) -> Lifecycle {
-        Lifecycle::started(rules, 1_000)
-    }
 
     /// Plays `(time, event, expected action)` and returns the machine.
     fn play(rules: Rules, script: &[(u64, Event, Action)]) -> Lifecycle {
-        let mut run = run(rules);
+        let mut run = Lifecycle::new(rules);
         for (index, (now, event, expected)) in script.iter().enumerate() {
             assert_eq!(run.on(*event, *now), *expected, "step {index}: {event:?} at {now}");
         }
@@ -289,14 +291,11 @@ mod tests {
 
     #[test]
     fn a_kept_run_outlives_its_owner_and_keeps_its_deadline() {
-        let keep = Rules {
-            on_owner_exit: Policy::Keep,
-            timeout: Some(Timeout { after_ms: 500, signal: 2 }),
-            ..RULES
-        };
+        let keep = Rules { on_owner_exit: Policy::Keep, ..RULES };
         let run = play(
             keep,
             &[
+                (1_000, ARM, Action::Nothing),
                 (1_100, Event::OwnerGone, Action::Nothing),
                 (1_499, Event::Tick, Action::Nothing),
                 (1_500, Event::Tick, Action::Terminate(2)),
@@ -307,10 +306,13 @@ mod tests {
 
     #[test]
     fn an_exit_that_beats_the_deadline_is_an_exit() {
-        let rules = Rules { timeout: Some(Timeout { after_ms: 500, signal: SIGTERM }), ..RULES };
         let run = play(
-            rules,
-            &[(1_499, Event::RootExited, Action::Terminate(SIGTERM)), (1_500, Event::Tick, Action::Nothing)],
+            RULES,
+            &[
+                (1_000, ARM, Action::Nothing),
+                (1_499, Event::RootExited, Action::Terminate(SIGTERM)),
+                (1_500, Event::Tick, Action::Nothing),
+            ],
         );
         assert_eq!(run.cause(), Some(Cause::RootExit));
     }
@@ -330,7 +332,7 @@ mod tests {
 
     #[test]
     fn over_is_terminal_for_every_event() {
-        for event in [Event::RootExited, Event::Empty, CANCEL, Event::OwnerGone, Event::Tick] {
+        for event in [ARM, Event::RootExited, Event::Empty, CANCEL, Event::OwnerGone, Event::Tick] {
             play(RULES, &[(1_001, Event::Empty, Action::Finish), (1_002, event, Action::Nothing)]);
         }
     }

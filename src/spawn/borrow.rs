@@ -4,7 +4,6 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 
 use crate::keeper::channel;
 
@@ -12,15 +11,12 @@ const LIMIT: Duration = Duration::from_secs(10);
 
 /// Two ends of a socket: ours, and the helper's standard input.
 pub fn open() -> Result<(OwnedFd, OwnedFd), Errno> {
-    socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)
+    channel::message_pair()
 }
 
 /// Waits for the helper to send its descriptor over.
 pub fn receive(ours: &OwnedFd) -> Result<OwnedFd, Errno> {
-    if !channel::readable(ours, LIMIT)? {
-        return Err(Errno::ETIMEDOUT);
-    }
     let mut fds = Vec::new();
-    channel::receive(ours, &mut [0], &mut fds)?;
+    channel::receive_within(ours, &mut [0], &mut fds, LIMIT)?;
     fds.pop().ok_or(Errno::ECONNRESET)
 }

@@ -1,49 +1,27 @@
 //! What a command inherits from the bot without being told.
 //!
-//! A plain child gets these from its parent at the moment of the fork. Ours descends from the zygote, which got them
-//! from the bot when *it* was started; if the bot has changed them since, that zygote must not be used any more. Above
-//! all: a bot that has dropped its privileges must not start commands with the old ones.
+//! A plain child gets this from its parent at the moment of the fork. Ours descends from the zygote, which got it from the
+//! bot when *it* was started. What may have changed since is settled in three ways: the umask and the working directory are
+//! sent along, resource limits and priority are fetched by the blank (`keeper::blank`), and a zygote with other credentials
+//! must not be used any more: a bot that has dropped its privileges must not start commands with the old ones.
 
 use nix::libc;
-use nix::sys::resource::{Resource, getrlimit, rlim_t};
 use nix::unistd::{Gid, Uid, getgroups, getresgid, getresuid};
 
 #[derive(Debug, PartialEq, Eq)]
-pub struct Inherited {
+pub struct Credentials {
     users: [Uid; 3],
     groups: [Gid; 3],
     more_groups: Vec<Gid>,
-    nice: i32,
-    limits: Vec<(rlim_t, rlim_t)>,
 }
 
-const LIMITS: [Resource; 12] = [
-    Resource::RLIMIT_AS,
-    Resource::RLIMIT_CORE,
-    Resource::RLIMIT_CPU,
-    Resource::RLIMIT_DATA,
-    Resource::RLIMIT_FSIZE,
-    Resource::RLIMIT_MEMLOCK,
-    Resource::RLIMIT_MSGQUEUE,
-    Resource::RLIMIT_NICE,
-    Resource::RLIMIT_NOFILE,
-    Resource::RLIMIT_NPROC,
-    Resource::RLIMIT_RTPRIO,
-    Resource::RLIMIT_STACK,
-];
-
-impl Inherited {
-    /// As it is now. About twenty system calls that touch nothing: a few microseconds.
+impl Credentials {
     pub fn now() -> nix::Result<Self> {
         let (user, group) = (getresuid()?, getresgid()?);
-        // SAFETY: takes two integers. Of the calling thread, which is the one that would fork.
-        let nice = unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
         Ok(Self {
             users: [user.real, user.effective, user.saved],
             groups: [group.real, group.effective, group.saved],
             more_groups: getgroups()?,
-            nice,
-            limits: LIMITS.into_iter().map(getrlimit).collect::<nix::Result<_>>()?,
         })
     }
 }
@@ -66,21 +44,6 @@ pub fn umask(last: &mut u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn notices_a_change_of_limits() {
-        let before = Inherited::now().unwrap();
-        assert_eq!(before, Inherited::now().unwrap());
-        let (soft, hard) = getrlimit(Resource::RLIMIT_CORE).unwrap();
-        // Another process per test: nextest gives each its own, so this leaks nowhere.
-        let changed = if soft == 0 { hard.min(4096) } else { 0 };
-        if changed == soft {
-            eprintln!("RLIMIT_CORE cannot be changed here; nothing to compare");
-            return;
-        }
-        nix::sys::resource::setrlimit(Resource::RLIMIT_CORE, changed, hard).unwrap();
-        assert_ne!(before, Inherited::now().unwrap());
-    }
 
     #[test]
     fn reads_the_umask_and_leaves_it_alone() {

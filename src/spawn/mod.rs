@@ -1,34 +1,38 @@
 //! Starting a run and listening to it: the bot's side of the keeper.
 //!
-//! [`Launcher::launch`] blocks until the command runs or has failed to; that is the only wait on the caller's thread.
-//! Afterwards a native thread ([`runtime`]) listens to the run's control socket and passes on what it hears.
+//! [`Launcher::begin`] hands the command to a waiting process, [`Launcher::finish`] blocks until it runs or has failed to,
+//! unless that program is known to run ([`programs`]): that is the only wait on the caller's thread. Afterwards a native
+//! thread ([`runtime`]) listens ([`ears`]) to the run's control socket and passes on what it hears.
 
 pub mod borrow;
+mod ears;
+mod environment;
 mod inherited;
+mod programs;
 mod runtime;
 mod unix;
 mod zygote;
 
-use std::os::fd::{OwnedFd, RawFd};
+use std::os::fd::RawFd;
 use std::path::PathBuf;
 
 use nix::errno::Errno;
 
 use crate::contain::ProcessInfo;
-use crate::keeper::protocol::ProtocolError;
 use crate::run::lifecycle::Timeout;
 use crate::run::{Cause, ExitStatus, Policy};
 
-pub use unix::{Launcher, Run, end_stream};
+pub use unix::{Launcher, Pending, Run, end_stream};
 
-/// What to start. The strings are as in [`crate::keeper::protocol::Start`], without the cookie.
+/// What to start. The strings are as in [`crate::keeper::protocol::Command`], without the cookie.
 #[derive(Debug)]
 pub struct Launch {
     pub run_id: String,
     pub preview: String,
     pub file: String,
     pub argv: String,
-    pub env: String,
+    /// `None`: the bot's own environment as it is now.
+    pub env: Option<String>,
     pub cwd: Option<String>,
     pub uid: Option<u32>,
     pub gid: Option<u32>,
@@ -44,24 +48,20 @@ pub struct Launch {
 pub enum Stdio {
     Closed,
     Null,
-    /// One end of a new socket pair; the other comes back in [`Launched::streams`].
+    /// One end of a new socket pair; the other comes back in [`Pending::streams`].
     Pipe,
     /// A descriptor of the caller's, which stays the caller's.
     Fd(RawFd),
 }
 
-/// A command that runs.
-#[derive(Debug)]
-pub struct Launched {
-    pub run: Run,
-    pub pid: i32,
-    /// One per [`Stdio::Pipe`], at its place.
-    pub streams: Vec<Option<OwnedFd>>,
-}
+/// Called on the native thread, once per event; the last is [`RunEvent::Extinct`], or the only one [`RunEvent::Refused`].
+pub type OnEvent = Box<dyn Fn(RunEvent) + Send + Sync>;
 
 /// What a run tells after it was started.
 #[derive(Debug)]
 pub enum RunEvent {
+    /// A program that was executed before could not be executed now. The last event; there is no tree.
+    Refused(Errno),
     /// The keeper has begun to end the tree.
     Ending(Cause),
     RootExited(ExitStatus),
@@ -86,33 +86,27 @@ pub enum Ending {
 /// Why nothing was started.
 #[derive(Debug)]
 pub enum LaunchError {
-    /// The system says no before a keeper could try: out of descriptors, out of processes, a bad descriptor …
+    /// The system says no: command or directory not found, not executable, no permission, out of descriptors …
     Refused(Errno),
-    /// The command itself: not found, not executable, no such directory, no permission … The streams that it would have
-    /// had are at their end.
-    Command { errno: Errno, streams: Vec<Option<OwnedFd>> },
     /// The keeper's executable could not be run.
     KeeperUnavailable { path: PathBuf, errno: Errno },
     /// It was run, but did not answer as a keeper of this version does.
     KeeperBroken { path: PathBuf, why: String },
-    /// It did not answer in time, or died before it had answered. Whatever it may have started was ended.
-    KeeperLost { path: PathBuf, why: String },
+    /// It did not answer in time. Whatever it may have started was ended.
+    KeeperLost { why: String },
     /// More descriptors than one message can carry.
     TooManyDescriptors,
-    /// Arguments and environment exceed what any command can get.
-    TooLong(ProtocolError),
 }
 
 impl LaunchError {
     /// The `code` of the JS error.
     pub fn code(&self) -> &'static str {
         match self {
-            Self::Refused(_) | Self::Command { .. } => "ERR_OWNED_SPAWN",
+            Self::Refused(_) => "ERR_OWNED_SPAWN",
             Self::KeeperUnavailable { .. } => "ERR_OWNED_KEEPER_UNAVAILABLE",
             Self::KeeperBroken { .. } => "ERR_OWNED_KEEPER_BROKEN",
             Self::KeeperLost { .. } => "ERR_OWNED_KEEPER_LOST",
             Self::TooManyDescriptors => "ERR_OWNED_TOO_MANY_STDIO",
-            Self::TooLong(_) => "ERR_OWNED_TOO_LONG",
         }
     }
 }
@@ -120,9 +114,7 @@ impl LaunchError {
 impl std::fmt::Display for LaunchError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Refused(errno) | Self::Command { errno, .. } => {
-                write!(f, "the command cannot be started: {errno}")
-            }
+            Self::Refused(errno) => write!(f, "the command cannot be started: {errno}"),
             Self::KeeperUnavailable { path, errno } => {
                 let path = path.display();
                 match errno {
@@ -150,21 +142,14 @@ impl std::fmt::Display for LaunchError {
                  and it must be built for this platform and libc: reinstall spawn-owned.",
                 path.display()
             ),
-            Self::KeeperLost { path, why } => {
-                write!(
-                    f,
-                    "the keeper {} {why}. Whatever it may have started was ended; try again.",
-                    path.display()
-                )
+            Self::KeeperLost { why } => {
+                write!(f, "the run's keeper {why}. Whatever it may have started was ended; try again.")
             }
             Self::TooManyDescriptors => write!(
                 f,
                 "options.stdio passes more than {} descriptors, the most a run can be given. Nothing was started.",
                 crate::keeper::protocol::MAX_FDS - 1
             ),
-            Self::TooLong(error) => {
-                write!(f, "arguments and environment are too long: {error}. Nothing was started.")
-            }
         }
     }
 }

@@ -1,40 +1,41 @@
 //! Starting a run through a keeper.
 
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
-use std::process::Child;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, open};
+use nix::fcntl::{AtFlags, OFlag, open};
 use nix::libc;
-use nix::sys::socket::{AddressFamily, MsgFlags, Shutdown, SockFlag, SockType, send, shutdown, socketpair};
+use nix::sys::socket::{MsgFlags, Shutdown, send, shutdown};
 use nix::sys::stat::Mode;
-use tokio::io::unix::AsyncFd;
+use nix::unistd::{AccessFlags, faccessat};
+use tokio::runtime::Handle;
 
-use super::inherited::{self, Inherited};
-use super::zygote::{self, Zygote};
-use super::{Ending, Launch, LaunchError, Launched, RunEvent, Stdio, runtime};
-use crate::contain::{cookie, outside};
+use super::ears::Ears;
+use super::inherited::{self, Credentials};
+use super::programs::{Program, Programs};
+use super::zygote::{Keeper, Zygote, first_message};
+use super::{Launch, LaunchError, OnEvent, Stdio, environment, runtime};
+use crate::contain::outside;
 use crate::identity::ProcessRef;
 use crate::keeper::channel;
-use crate::keeper::protocol::{self, Inbox, MAX_FDS, Report, Request, Slot, Start};
-use crate::run::lifecycle::{KILL_LIMIT_MS, ORPHAN_GRACE_MS};
+use crate::keeper::protocol::{self, Command, Inbox, MAX_FDS, Own, Refusal, Request, Slot};
+use crate::run::lifecycle::Timeout;
 
-/// How long a keeper may take to say whether the command runs. A file on a slow disk is not an error; a keeper that
-/// somebody has stopped is.
-const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+/// How long `exec` may take. A file on a slow disk is not an error; a process that somebody has stopped is.
+const EXEC_LIMIT: Duration = Duration::from_secs(30);
 
-/// Called on the native thread, once per event; the last is always [`RunEvent::Extinct`].
-pub type OnEvent = Box<dyn Fn(RunEvent) + Send + Sync>;
+/// A waiting keeper may have been killed; the next one serves as well.
+const ATTEMPTS: usize = 3;
 
 /// Starts runs. One per process is enough; it is safe to share.
 #[derive(Debug)]
 pub struct Launcher {
     keeper: PathBuf,
-    /// Give each keeper a process of its own instead of forking it from the zygote.
-    cold: bool,
+    /// How many keepers are to wait for a run.
+    stock: usize,
     shared: Mutex<Shared>,
 }
 
@@ -42,6 +43,22 @@ pub struct Launcher {
 struct Shared {
     zygote: Option<Zygote>,
     umask: u32,
+    programs: Programs,
+}
+
+/// A command that is being executed right now. [`Launcher::finish`] tells whether it could be; until then there is time for
+/// something else. Dropping it instead ends whatever was started.
+pub struct Pending {
+    /// Ends of the new streams, one per [`Stdio::Pipe`], at its place.
+    pub streams: Vec<Option<OwnedFd>>,
+    pub pid: i32,
+    keeper: Keeper,
+    /// The program, if it is one that can be recognized.
+    program: Option<Program>,
+    /// It was executed before.
+    proven: bool,
+    launch: Launch,
+    runtime: &'static Handle,
 }
 
 /// A run that was started: what can still be asked of it. Dropping this changes nothing.
@@ -51,131 +68,123 @@ pub struct Run {
 }
 
 impl Launcher {
-    pub fn new(keeper: PathBuf, cold: bool) -> Self {
-        Self { keeper, cold, shared: Mutex::default() }
+    pub fn new(keeper: PathBuf, stock: usize) -> Self {
+        Self { keeper, stock, shared: Mutex::default() }
     }
 
-    /// Starts a command. Blocks until it runs, or has failed to.
-    pub fn launch(&self, launch: &Launch, on_event: OnEvent) -> Result<Launched, LaunchError> {
+    /// Hands a command to a waiting blank. Its keeper watches already: if the bot dies now, the tree is ended.
+    pub fn begin(&self, launch: Launch) -> Result<Pending, LaunchError> {
         // Whatever can fail for lack of a thread fails before anything is started.
         let runtime = runtime::handle().map_err(|_| LaunchError::Refused(Errno::EAGAIN))?;
-        let plumbing = Plumbing::lay(&launch.stdio)?;
-        let env = format!(
-            "{}{}={}\0",
-            launch.env,
-            cookie::VARIABLE,
-            cookie::append(std::env::var(cookie::VARIABLE).ok().as_deref(), &launch.run_id)
-        );
-        let (control, theirs) =
-            socketpair(AddressFamily::Unix, SockType::Stream, None, SockFlag::SOCK_CLOEXEC)
-                .map_err(LaunchError::Refused)?;
-        // The request is on its way while the keeper is being forked.
-        let (umask, cold) = self.start_keeper(theirs)?;
-        let request = Request::Start(Start {
-            run_id: &launch.run_id,
-            preview: &launch.preview,
+        let plumbing = Plumbing::lay(&launch)?;
+        let env = environment::block(launch.env.as_deref(), &launch.run_id);
+        let program = Program::find(&plumbing.directory, &launch, &env);
+        let mut shared = self.shared();
+        let proven = program.as_ref().is_some_and(|program| shared.programs.contains(program));
+        let umask = inherited::umask(&mut shared.umask);
+        let command = encode(&Command {
             file: &launch.file,
             argv: &launch.argv,
             env: &env,
-            cwd: launch.cwd.as_deref(),
             uid: launch.uid,
             gid: launch.gid,
             umask,
             stdio: plumbing.slots,
+        })?;
+        let mut attempt = 1;
+        let keeper = loop {
+            let keeper = self.take_keeper(&mut shared)?;
+            match channel::send_all(&keeper.launch, &command, &plumbing.sent) {
+                Ok(()) => break keeper,
+                // Dead while it waited. A command that did not arrive whole starts nothing.
+                Err(Errno::EPIPE | Errno::ECONNRESET) if attempt < ATTEMPTS => attempt += 1,
+                Err(errno) => return Err(LaunchError::Refused(errno)),
+            }
+        };
+        // With `plumbing` go our copies of the command's ends: its own are the only ones from here on.
+        Ok(Pending {
+            streams: plumbing.streams,
+            pid: keeper.root.pid,
+            keeper,
+            program,
+            proven,
+            launch,
+            runtime,
+        })
+    }
+
+    /// Waits until the command runs or has failed to, then listens to its keeper.
+    ///
+    /// A program that has been executed before is not waited for: if it fails now, against all expectation, that is told by
+    /// [`super::RunEvent::Refused`].
+    pub fn finish(&self, pending: Pending, on_event: OnEvent) -> Result<Run, LaunchError> {
+        let Pending { keeper, program, proven, launch, runtime, .. } = pending;
+        let Keeper { control, inbox, launch: exec, root } = keeper;
+        if !proven {
+            match first_message(exec.as_fd(), &mut Inbox::default(), EXEC_LIMIT) {
+                Ok(None) => self.shared().programs.extend(program),
+                Ok(Some(refusal)) => return Err(LaunchError::Refused(refused_with(&refusal))),
+                Err(errno) => return Err(lost(&root, &launch.run_id, errno)),
+            }
+        }
+        let run = Run { control: Arc::new(control) };
+        // A keeper that cannot be told is dead, which its listener notices.
+        let _ = run.ask(&Request::Own(Own {
+            run_id: &launch.run_id,
+            preview: &launch.preview,
             on_owner_exit: launch.on_owner_exit,
             on_leader_exit: launch.on_leader_exit,
             grace_ms: launch.grace_ms,
-            timeout: launch.timeout,
-        });
-        let frame = protocol::encode(&request).map_err(LaunchError::TooLong)?;
-        // A request that did not arrive whole starts nothing; the keeper sees the socket close and ends.
-        channel::send_all(&control, &frame, &plumbing.sent).map_err(LaunchError::Refused)?;
-        // Our copies of the command's ends: its own are the only ones from here on.
-        drop(plumbing.theirs);
-        drop(plumbing.base);
+        }));
+        let Launch { run_id, timeout, .. } = launch;
+        runtime.spawn(Ears { run: run.clone(), exec, inbox, root, run_id, timeout, on_event }.listen());
+        Ok(run)
+    }
 
-        let mut inbox = Inbox::default();
-        match answer(&control, &mut inbox) {
-            Ok(Report::Started { pid, start }) => {
-                let control = Arc::new(control);
-                let root = ProcessRef::known(pid, start);
-                let ears = Ears {
-                    control: control.clone(),
-                    inbox,
-                    root,
-                    run_id: launch.run_id.clone(),
-                    cold,
-                    on_event,
-                };
-                runtime.spawn(ears.listen());
-                Ok(Launched { run: Run { control }, pid, streams: plumbing.streams })
-            }
-            Ok(Report::SpawnFailed { errno }) => {
-                cold.map(zygote::reap);
-                Err(LaunchError::Command { errno: Errno::from_raw(errno), streams: plumbing.streams })
-            }
-            Ok(other) => Err(self.lost(launch, cold, &format!("answered out of turn: {other:?}"))),
-            Err(why) => Err(self.lost(launch, cold, &why)),
+    /// Has the next keepers forked, to be called when nobody waits for anything.
+    pub fn stock_up(&self) {
+        if let Some(zygote) = &mut self.shared().zygote {
+            // One that cannot be told is dead, and the next run starts another.
+            let _ = zygote.stock_up(self.stock);
         }
     }
 
-    /// Has a keeper serve the socket, and says what the command's umask is to be.
-    fn start_keeper(&self, control: OwnedFd) -> Result<(u32, Option<Child>), LaunchError> {
-        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        let umask = inherited::umask(&mut shared.umask);
-        if self.cold {
-            return Ok((umask, Some(zygote::start_cold(&self.keeper, control)?)));
+    fn take_keeper(&self, shared: &mut Shared) -> Result<Keeper, LaunchError> {
+        let now = Credentials::now().map_err(LaunchError::Refused)?;
+        let current = shared.zygote.as_mut().filter(|zygote| zygote.credentials == now);
+        match current.map(Zygote::take) {
+            Some(Ok(keeper)) => return Ok(keeper),
+            Some(Err(errno @ (Errno::EAGAIN | Errno::ENOMEM | Errno::EMFILE | Errno::ENFILE))) => {
+                return Err(LaunchError::Refused(errno));
+            }
+            // None yet, or one that no longer stands for this bot, or one that somebody has killed.
+            _ => shared.zygote = None,
         }
-        let now = Inherited::now().map_err(LaunchError::Refused)?;
-        if let Some(zygote) = &shared.zygote
-            && zygote.inherited == now
-            && zygote.fork_keeper(&control).is_ok()
-        {
-            return Ok((umask, None));
-        }
-        // None yet, or one that no longer stands for this bot, or one that somebody has killed.
-        shared.zygote = None;
         let zygote = shared.zygote.insert(Zygote::start(&self.keeper, now)?);
-        zygote.fork_keeper(&control).map_err(|errno| LaunchError::KeeperBroken {
-            path: self.keeper.clone(),
-            why: errno.to_string(),
-        })?;
-        Ok((umask, None))
+        zygote
+            .take()
+            .map_err(|errno| LaunchError::KeeperBroken { path: self.keeper.clone(), why: errno.to_string() })
     }
 
-    /// The keeper did not say whether it has started anything: end whatever carries this run's cookie.
-    fn lost(&self, launch: &Launch, cold: Option<Child>, why: &str) -> LaunchError {
-        if let Some(mut process) = cold {
-            let _ = process.kill();
-            zygote::reap(process);
-        }
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner).zygote = None;
-        let nobody = ProcessRef::known(0, 0);
-        outside::end_tree(&nobody, &launch.run_id, libc::SIGKILL, Duration::ZERO, Duration::from_secs(1));
-        LaunchError::KeeperLost { path: self.keeper.clone(), why: why.to_owned() }
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Waits for the keeper's first word.
-fn answer(control: &OwnedFd, inbox: &mut Inbox) -> Result<Report, String> {
-    loop {
-        if let Some(payload) = inbox.next_payload().map_err(|error| error.to_string())? {
-            return protocol::decode(&payload).map_err(|error| error.to_string());
-        }
-        if !channel::readable(control, ANSWER_LIMIT).map_err(|errno| errno.to_string())? {
-            return Err(format!("did not answer within {} s", ANSWER_LIMIT.as_secs()));
-        }
-        let mut buffer = [0; 512];
-        match channel::receive(control, &mut buffer, &mut Vec::new()) {
-            Ok(0) | Err(Errno::ECONNRESET) => return Err("died before it had answered".into()),
-            Ok(count) => inbox.push(&buffer[..count]),
-            Err(errno) => return Err(errno.to_string()),
-        }
-    }
+/// Nobody knows whether the command runs. Its keeper ends it, because its socket is about to close; in case that is dead
+/// too, so does this.
+fn lost(root: &ProcessRef, run_id: &str, errno: Errno) -> LaunchError {
+    outside::end_tree(root, run_id, libc::SIGKILL, Duration::ZERO, Duration::from_secs(1));
+    LaunchError::KeeperLost { why: format!("did not execute the command within {EXEC_LIMIT:?} ({errno})") }
+}
+
+/// What a blank says when it could not become the command.
+pub fn refused_with(payload: &[u8]) -> Errno {
+    protocol::decode::<Refusal>(payload).map_or(Errno::EPROTO, |refusal| Errno::from_raw(refusal.errno))
 }
 
 impl Run {
-    /// Sends a signal to the root. That it did not arrive is told later, by [`RunEvent::SignalFailed`].
+    /// Sends a signal to the root. That it did not arrive is told later, by [`super::RunEvent::SignalFailed`].
     pub fn signal(&self, signal: i32) -> Result<(), Errno> {
         self.ask(&Request::Signal { signal })
     }
@@ -190,6 +199,16 @@ impl Run {
         let _ = shutdown(self.control.as_raw_fd(), Shutdown::Both);
     }
 
+    /// Starts the overall deadline.
+    pub fn arm(&self, timeout: Timeout) -> Result<(), Errno> {
+        self.ask(&Request::Arm(timeout))
+    }
+
+    /// The control socket.
+    pub(super) fn socket(&self) -> &Arc<OwnedFd> {
+        &self.control
+    }
+
     /// Never waits: a keeper always reads, so a full socket means that somebody has stopped it.
     fn ask(&self, request: &Request) -> Result<(), Errno> {
         let frame = protocol::encode(request).map_err(|_| Errno::EINVAL)?;
@@ -198,22 +217,27 @@ impl Run {
     }
 }
 
+/// What does not fit into a frame does not fit into a process either.
+fn encode(message: &impl serde::Serialize) -> Result<Vec<u8>, LaunchError> {
+    protocol::encode(message).map_err(|_| LaunchError::Refused(Errno::E2BIG))
+}
+
 /// The command's descriptors, both ends.
 struct Plumbing {
-    /// The bot's working directory, which the command starts in or from.
-    base: OwnedFd,
+    /// The command's working directory.
+    directory: OwnedFd,
     slots: Vec<Slot>,
     sent: Vec<RawFd>,
-    theirs: Vec<OwnedFd>,
     streams: Vec<Option<OwnedFd>>,
+    /// The command's ends of the streams.
+    _theirs: Vec<OwnedFd>,
 }
 
 impl Plumbing {
-    fn lay(stdio: &[Stdio]) -> Result<Self, LaunchError> {
-        let directory = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let base = open(".", directory, Mode::empty()).map_err(LaunchError::Refused)?;
-        let mut sent = vec![base.as_raw_fd()];
-        let mut theirs = Vec::new();
+    fn lay(Launch { stdio, cwd, .. }: &Launch) -> Result<Self, LaunchError> {
+        let directory = open_directory(cwd.as_deref()).map_err(LaunchError::Refused)?;
+        let mut sent = vec![directory.as_raw_fd()];
+        let mut theirs = Vec::with_capacity(stdio.len());
         let mut streams = Vec::with_capacity(stdio.len());
         let mut slots = Vec::with_capacity(stdio.len());
         for source in stdio {
@@ -225,9 +249,7 @@ impl Plumbing {
                     (Slot::Sent, None)
                 }
                 Stdio::Pipe => {
-                    let (our_end, their_end) =
-                        socketpair(AddressFamily::Unix, SockType::Stream, None, SockFlag::SOCK_CLOEXEC)
-                            .map_err(LaunchError::Refused)?;
+                    let (our_end, their_end) = channel::pair().map_err(LaunchError::Refused)?;
                     sent.push(their_end.as_raw_fd());
                     theirs.push(their_end);
                     (Slot::Sent, Some(our_end))
@@ -239,70 +261,18 @@ impl Plumbing {
         if sent.len() > MAX_FDS {
             return Err(LaunchError::TooManyDescriptors);
         }
-        Ok(Self { base, slots, sent, theirs, streams })
+        Ok(Self { directory, slots, sent, streams, _theirs: theirs })
     }
 }
 
-/// Listens to one run until its end.
-struct Ears {
-    control: Arc<OwnedFd>,
-    inbox: Inbox,
-    root: ProcessRef,
-    run_id: String,
-    cold: Option<Child>,
-    on_event: OnEvent,
-}
-
-impl Ears {
-    async fn listen(mut self) {
-        let (ending, escaped, survivors) = match self.hear().await {
-            Some(Report::Extinct { cause, escaped, survivors }) => (Ending::Kept(cause), escaped, survivors),
-            _ => {
-                // Usually it is dead. If it merely talks nonsense, this tells it that we are through with it.
-                let _ = shutdown(self.control.as_raw_fd(), Shutdown::Both);
-                (Ending::Lost, Vec::new(), self.end_from_outside().await)
-            }
-        };
-        self.cold.take().map(zygote::reap);
-        (self.on_event)(RunEvent::Extinct { ending, escaped, survivors });
+/// The command's working directory, checked as its own `chdir` would: a wrong one is known before anything is started.
+fn open_directory(cwd: Option<&str>) -> Result<OwnedFd, Errno> {
+    let path = cwd.unwrap_or(".");
+    let directory = open(path, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
+    if cwd.is_some() {
+        faccessat(&directory, ".", AccessFlags::X_OK, AtFlags::AT_EACCESS)?;
     }
-
-    /// Passes on what the keeper says; returns its last word, or `None` if it died without one.
-    async fn hear(&mut self) -> Option<Report> {
-        // SAFETY: the descriptor is owned by the `Arc` inside, which outlives the registration.
-        let socket = unsafe { AsyncFd::register(self.control.clone()) }.ok()?;
-        let mut buffer = vec![0; 4096];
-        loop {
-            while let Some(payload) = self.inbox.next_payload().ok()? {
-                match protocol::decode(&payload).ok()? {
-                    Report::Ending(cause) => (self.on_event)(RunEvent::Ending(cause)),
-                    Report::RootExited(status) => (self.on_event)(RunEvent::RootExited(status)),
-                    Report::SignalFailed { errno } => {
-                        (self.on_event)(RunEvent::SignalFailed(Errno::from_raw(errno)));
-                    }
-                    last @ Report::Extinct { .. } => return Some(last),
-                    Report::Started { .. } | Report::SpawnFailed { .. } => return None,
-                }
-            }
-            let mut ready = socket.readable().await.ok()?;
-            let read = ready.try_io(|socket| Ok(channel::receive_now(socket.get_ref(), &mut buffer)?));
-            match read {
-                Ok(Ok(0) | Err(_)) => return None,
-                Ok(Ok(count)) => self.inbox.push(&buffer[..count]),
-                // Not ready after all.
-                Err(_) => {}
-            }
-        }
-    }
-
-    /// The keeper is gone, so the tree has lost its parent. Everything that can be proven to be ours goes too.
-    async fn end_from_outside(&self) -> Vec<crate::contain::ProcessInfo> {
-        let (root, run_id) = (self.root.clone(), self.run_id.clone());
-        let grace = Duration::from_millis(ORPHAN_GRACE_MS);
-        let limit = Duration::from_millis(KILL_LIMIT_MS);
-        let end = move || outside::end_tree(&root, &run_id, libc::SIGTERM, grace, limit);
-        tokio::task::spawn_blocking(end).await.unwrap_or_default()
-    }
+    Ok(directory)
 }
 
 /// Ends a stream of a run whose tree is extinct: what was written is still read, then comes the end, whoever else

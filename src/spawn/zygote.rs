@@ -1,67 +1,135 @@
-//! Processes of the keeper's executable: the zygote that forks keepers, or a keeper of its own.
+//! The bot's zygote, and the keepers it has forked ahead.
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 
-use super::LaunchError;
-use super::inherited::Inherited;
-use super::runtime;
+use super::inherited::Credentials;
+use super::{LaunchError, runtime};
 use crate::contain::cookie;
-use crate::keeper::{HELLO, KEEP, TITLE_ROOM, ZYGOTE, channel};
+use crate::identity::ProcessRef;
+use crate::keeper::protocol::{self, Inbox, Report};
+use crate::keeper::{HELLO, TITLE_ROOM, ZYGOTE, channel};
 
 /// A loaded machine may take its time to run a small program, but not for ever.
-const HELLO_LIMIT: Duration = Duration::from_secs(10);
+const LIMIT: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub struct Zygote {
     socket: OwnedFd,
     process: Option<Child>,
+    /// Keepers that were asked for and not yet taken.
+    ordered: usize,
     /// As it was when the zygote was started.
-    pub inherited: Inherited,
+    pub credentials: Credentials,
+}
+
+/// A keeper that waits for a run, and the blank that waits to become its root.
+#[derive(Debug)]
+pub struct Keeper {
+    pub control: OwnedFd,
+    pub inbox: Inbox,
+    pub launch: OwnedFd,
+    pub root: ProcessRef,
 }
 
 impl Zygote {
-    pub fn start(executable: &Path, inherited: Inherited) -> Result<Self, LaunchError> {
-        let (ours, theirs) =
-            socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)
-                .map_err(LaunchError::Refused)?;
-        let process = execute(executable, ZYGOTE, theirs)?;
-        let zygote = Self { socket: ours, process: Some(process), inherited };
+    pub fn start(executable: &Path, credentials: Credentials) -> Result<Self, LaunchError> {
+        let (ours, theirs) = channel::message_pair().map_err(LaunchError::Refused)?;
+        let process = execute(executable, theirs)?;
+        let zygote = Self { socket: ours, process: Some(process), ordered: 0, credentials };
         zygote.hello().map_err(|why| LaunchError::KeeperBroken { path: executable.to_owned(), why })?;
         Ok(zygote)
     }
 
-    /// Asks for a keeper that serves `control`.
-    pub fn fork_keeper(&self, control: &OwnedFd) -> Result<(), Errno> {
-        channel::send_all(&self.socket, b"k", &[control.as_raw_fd()])
-    }
-
     fn hello(&self) -> Result<(), String> {
-        if !channel::readable(&self.socket, HELLO_LIMIT).map_err(|errno| errno.to_string())? {
-            return Err(format!("it said nothing for {} s", HELLO_LIMIT.as_secs()));
-        }
         let mut hello = [0; HELLO.len()];
-        match channel::receive(&self.socket, &mut hello, &mut Vec::new()) {
-            Ok(0) => Err("it ended at once".into()),
+        match self.receive(&mut hello, &mut Vec::new()) {
+            Ok(0) | Err(Errno::ECONNRESET) => Err("it ended at once".into()),
             Ok(_) if hello == HELLO => Ok(()),
             Ok(_) => Err("it speaks another version of the protocol".into()),
+            Err(Errno::ETIMEDOUT) => Err(format!("it said nothing for {} s", LIMIT.as_secs())),
             Err(errno) => Err(errno.to_string()),
+        }
+    }
+
+    /// Orders keepers until so many are on their way or waiting.
+    pub fn stock_up(&mut self, count: usize) -> Result<(), Errno> {
+        while self.ordered < count {
+            channel::send_all(&self.socket, b"k", &[])?;
+            self.ordered += 1;
+        }
+        Ok(())
+    }
+
+    /// The next keeper, ordered long ago if all is well.
+    pub fn take(&mut self) -> Result<Keeper, Errno> {
+        self.stock_up(1)?;
+        let mut errno = [0; 4];
+        let mut fds = Vec::with_capacity(2);
+        if self.receive(&mut errno, &mut fds)? == 0 {
+            return Err(Errno::ECONNRESET);
+        }
+        self.ordered -= 1;
+        let mut fds = fds.into_iter();
+        match (i32::from_le_bytes(errno), fds.next(), fds.next()) {
+            (0, Some(control), Some(launch)) => Keeper::ready(control, launch),
+            // Out of descriptors on our side: the kernel has dropped them.
+            (0, ..) => Err(Errno::EMFILE),
+            (errno, ..) => Err(Errno::from_raw(errno)),
+        }
+    }
+
+    fn receive(&self, buffer: &mut [u8], fds: &mut Vec<OwnedFd>) -> Result<usize, Errno> {
+        channel::receive_within(&self.socket, buffer, fds, LIMIT)
+    }
+}
+
+impl Keeper {
+    fn ready(control: OwnedFd, launch: OwnedFd) -> Result<Self, Errno> {
+        let mut inbox = Inbox::default();
+        match first_message(control.as_fd(), &mut inbox, LIMIT)? {
+            Some(payload) => match protocol::decode(&payload) {
+                Ok(Report::Ready { pid, start }) => {
+                    Ok(Self { control, inbox, launch, root: ProcessRef::known(pid, start) })
+                }
+                _ => Err(Errno::EPROTO),
+            },
+            None => Err(Errno::ECONNRESET),
+        }
+    }
+}
+
+/// Waits for one message. `None` at the end of the socket.
+pub fn first_message(
+    socket: BorrowedFd,
+    inbox: &mut Inbox,
+    limit: Duration,
+) -> Result<Option<Vec<u8>>, Errno> {
+    let mut buffer = [0; 512];
+    loop {
+        if let Some(payload) = inbox.next_payload().map_err(|_| Errno::EPROTO)? {
+            return Ok(Some(payload));
+        }
+        match channel::receive_within(&socket, &mut buffer, &mut Vec::new(), limit) {
+            Ok(0) | Err(Errno::ECONNRESET) => return Ok(None),
+            Ok(count) => inbox.push(&buffer[..count]),
+            Err(errno) => return Err(errno),
         }
     }
 }
 
 impl Drop for Zygote {
-    /// Its socket closes, so it ends; its keepers go on. Waiting for it is for somebody who has time.
+    /// Waiting keepers end with their sockets; those that keep a run go on. Waiting for the zygote is for somebody who
+    /// has time.
     fn drop(&mut self) {
-        if let Some(mut process) = self.process.take() {
+        if let (Some(mut process), Ok(runtime)) = (self.process.take(), runtime::handle()) {
             // SIGKILL is safe: our own child, not waited for. It has nothing to clean up, and it may be stopped.
             let _ = process.kill();
-            reap(process);
+            runtime.spawn_blocking(move || process.wait());
         }
     }
 }
@@ -70,9 +138,9 @@ impl Drop for Zygote {
 ///
 /// It gets none of the bot's environment but the cookie, so that a bot that is itself an owned run takes its keepers
 /// along when it is ended from outside.
-pub fn execute(executable: &Path, role: &str, socket: OwnedFd) -> Result<Child, LaunchError> {
+fn execute(executable: &Path, socket: OwnedFd) -> Result<Child, LaunchError> {
     let mut command = Command::new(executable);
-    command.arg(role).arg(" ".repeat(TITLE_ROOM)).env_clear();
+    command.arg(ZYGOTE).arg(" ".repeat(TITLE_ROOM)).env_clear();
     if let Some(outer) = std::env::var_os(cookie::VARIABLE) {
         command.env(cookie::VARIABLE, outer);
     }
@@ -83,16 +151,4 @@ pub fn execute(executable: &Path, role: &str, socket: OwnedFd) -> Result<Child, 
             errno => LaunchError::KeeperUnavailable { path: executable.to_owned(), errno },
         }
     })
-}
-
-/// A keeper with a process of its own, not forked by a zygote. Kept for measuring one against the other.
-pub fn start_cold(executable: &Path, control: OwnedFd) -> Result<Child, LaunchError> {
-    execute(executable, KEEP, control)
-}
-
-/// Waits for a child of ours by its own number, on a thread that may block.
-pub fn reap(mut process: Child) {
-    if let Ok(runtime) = runtime::handle() {
-        runtime.spawn_blocking(move || process.wait());
-    }
 }

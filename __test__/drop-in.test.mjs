@@ -1,0 +1,372 @@
+// spawnOwned in place of child_process.spawn: same arguments, same members, same events in the same order.
+// (What goes wrong: errors.test.mjs. Descriptors and streams: stdio.test.mjs. Channels: ipc.test.mjs.)
+import assert from 'node:assert/strict'
+import { ChildProcess, execFileSync, spawn } from 'node:child_process'
+import diagnostics from 'node:diagnostics_channel'
+import { getEventListeners, once } from 'node:events'
+import { mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, describe, test } from 'node:test'
+import { pathToFileURL } from 'node:url'
+import { spawnOwned } from 'spawn-owned'
+import { facts, major, output, record, run, same } from './fixtures/side-by-side.mjs'
+import { program, script } from './support/fixtures.mjs'
+import { openWitness } from './support/witness.mjs'
+
+const dir = realpathSync(mkdtempSync(join(tmpdir(), 'drop-in-')))
+after(() => rmSync(dir, { recursive: true }))
+const at = (name) => join(dir, name)
+mkdirSync(at('a b'))
+writeFileSync(at('hello'), '#!/bin/sh\necho hello "$@"\n', { mode: 0o755 })
+writeFileSync(at('no-shebang'), 'echo $# arguments\n', { mode: 0o755 })
+
+const asRoot = process.getuid() === 0 ? false : 'only root may become another user'
+const options = { timeout: 20_000 }
+
+describe('takes', () => {
+  const zero = ['-c', 'echo "$0"']
+  const calls = {
+    'a command': ['pwd'],
+    'command and arguments': ['printf', ['%s|', 'a', 'b c', '', '"', 'ä\u{1f600}', '\n']],
+    'command and options': ['pwd', { cwd: '/' }],
+    'null for arguments': ['pwd', null, { cwd: '/' }],
+    'undefined for arguments': ['pwd', undefined, { cwd: '/' }],
+    'undefined for options': ['echo', ['a'], undefined],
+    'arguments that are not strings': ['echo', [1, null, undefined, true, { toString: () => 'text' }]],
+    'what is frozen': ['pwd', Object.freeze([]), Object.freeze({ cwd: '/' })],
+    'own options only': ['pwd', Object.create({ cwd: '/' })],
+    'options for Windows': ['pwd', { windowsHide: true, windowsVerbatimArguments: true }],
+    'nothing for every option': ['pwd', { cwd: null, uid: null, gid: null, shell: null, argv0: null, env: null }],
+    'a hundred thousand arguments': ['sh', ['-c', 'echo $#', 'sh', ...Array(100_000).fill('x')]],
+    'as many for a script without #!': [at('no-shebang'), Array(100_000).fill('x')],
+    'cwd as a path': ['pwd', { cwd: dir }],
+    'cwd as a relative path': ['pwd', { cwd: '..' }],
+    'cwd as a URL': ['pwd', { cwd: pathToFileURL(at('a b')) }],
+    'an empty cwd': ['pwd', { cwd: '' }],
+    'a command relative to cwd': ['./hello', { cwd: dir }],
+    argv0: ['sh', zero, { argv0: 'another name' }],
+    'an empty argv0': ['sh', zero, { argv0: '' }],
+    'argv0 with a shell': ['echo "$0"', { argv0: 'another name', shell: true }],
+    'shell: true': ['echo $((1 + 1)) | cat', { shell: true }],
+    'shell: true with arguments': ['echo', ['a', '$((1 + 1))', '"b'.slice(1)], { shell: true }],
+    'shell: false': ['echo', ['$HOME'], { shell: false }],
+    'an empty shell': ['echo', ['$HOME'], { shell: '' }],
+    'another shell': ['echo $BASH', { shell: '/bin/bash' }],
+    'a shell found in PATH': ['echo $BASH', { shell: 'bash' }],
+    'detached: true': ['pwd', { detached: true }],
+  }
+  process.removeAllListeners('warning')
+  process.on('warning', () => {})
+  for (const [what, args] of Object.entries(calls)) {
+    same(what, async (start) => {
+      const child = start(...args)
+      const { spawnfile, spawnargs } = child
+      return { spawnfile, spawnargs: spawnargs.slice(0, 9), ...(await record(child)) }
+    })
+  }
+
+  same('the directory that the bot has gone to', async (start, t) => {
+    const before = process.cwd()
+    t.after(() => process.chdir(before))
+    const gone = mkdtempSync(at('gone-'))
+    process.chdir(at('a b'))
+    const seen = [await output(start, 'pwd'), await output(start, './hello', { cwd: '..' })]
+    process.chdir(gone)
+    rmSync(gone, { recursive: true })
+    seen.push(await output(start, 'readlink', ['/proc/self/cwd']))
+    return seen.map((text) => text.replace(gone, 'gone'))
+  })
+
+  const id = async (start, more) => (await output(start, 'sh', ['-c', 'id -u; id -g; id -G'], more)).split('\n')
+  for (const ids of [{ uid: 65534 }, { gid: 65534 }, { uid: 65534, gid: 65534 }, { uid: 0, gid: 0 }]) {
+    same(`as root, ${JSON.stringify(ids)}`, (start) => id(start, ids), { skip: asRoot })
+  }
+})
+
+describe('gives the command', () => {
+  const base = { PATH: process.env.PATH }
+  const environments = {
+    'nothing but what is given': {},
+    'everything in the order given': { b: '1', a: '2', C: '3', B: '4', 9: '5' },
+    'no variable that is undefined': { a: undefined, b: 'b' },
+    'text for everything else': { n: null, t: true, z: 0, e: '', o: { toString: () => 'o' }, l: [1, 2] },
+    'what the environment inherits': Object.create({ inherited: '1' }, { own: { value: '2', enumerable: true } }),
+    'odd names': { 'a=b': 'c', ' ': 'x', ä: 'ö', 'a\nb': 'c\nd' },
+  }
+  /** The environment as the kernel has it, without the one variable that is ours. */
+  const environ = async (start, more) => {
+    const pairs = (await output(start, '/bin/cat', ['/proc/self/environ'], more)).split('\0').slice(0, -1)
+    return start === spawn ? pairs : pairs.slice(0, -1)
+  }
+  for (const [what, env] of Object.entries(environments)) {
+    same(what, async (start) => ['list', ...(await environ(start, { env }))])
+  }
+
+  same('the environment of the moment', async (start, t) => {
+    t.after(() => delete process.env.CALLED_AT)
+    process.env.CALLED_AT = 'one'
+    const first = environ(start)
+    process.env.CALLED_AT = 'two'
+    return [await first, await environ(start, {}), await environ(start, { env: null })]
+  })
+
+  same('the PATH of its environment for the search', async (start) => [
+    await run(start, 'hello', ['you'], { env: { PATH: dir } }),
+    await run(start, 'no-shebang', ['you'], { env: { PATH: `/nonexistent::${dir}` } }),
+    await run(start, 'hello', { env: {} }),
+    await run(start, 'echo', ['default'], { env: {} }),
+  ])
+
+  test('its run id, last', options, async () => {
+    for (const env of [undefined, {}, { SPAWN_OWNED_RUN: 'a lie', z: '1' }]) {
+      const child = spawnOwned('/bin/cat', ['/proc/self/environ'], { runId: 'this-run', env })
+      const pairs = (await record(child)).stdout.split('\0').slice(0, -1)
+      assert.equal(pairs.at(-1), 'SPAWN_OWNED_RUN=this-run')
+      assert.equal(pairs.filter((pair) => pair.startsWith('SPAWN_OWNED_RUN=')).length, 1)
+    }
+  })
+
+  test('the ids of all its owners, outermost first', options, async () => {
+    const nested = `const { spawnOwned } = require('spawn-owned')
+      spawnOwned('sh', ['-c', 'echo $SPAWN_OWNED_RUN'], { runId: 'inner', stdio: 'inherit', env: {} })`
+    const child = spawnOwned(process.execPath, ['-e', nested], { runId: 'outer', cwd: script('.') })
+    assert.equal((await record(child)).stdout, 'outer:inner\n')
+  })
+
+  test('a session and a group of its own', options, async () => {
+    for (const more of [{}, { shell: true }, { detached: true }, { detached: false }]) {
+      const child = spawnOwned('cat', more)
+      const stat = readFileSync(`/proc/${child.pid}/stat`, 'utf8')
+      const [, , group, session, terminal] = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
+      assert.deepEqual([group, session, terminal], [String(child.pid), String(child.pid), '0'])
+      await child.cancel()
+    }
+  })
+
+  same('every signal as in a fresh process', async (start, t) => {
+    // Node itself ignores SIGPIPE and SIGXFSZ.
+    const caught = ['SIGINT', 'SIGHUP', 'SIGTERM', 'SIGCHLD', 'SIGUSR2']
+    for (const signal of caught) process.on(signal, () => {})
+    t.after(() => caught.map((signal) => process.removeAllListeners(signal)))
+    const status = await output(start, 'cat', ['/proc/self/status'], { env: base })
+    const sets = status.match(/^Sig(Blk|Ign|Cgt|Pnd):.*$/gm)
+    assert.deepEqual(new Set(sets.map((line) => line.split('\t')[1])), new Set(['0000000000000000']))
+    return sets
+  })
+})
+
+describe('events', () => {
+  const endings = {
+    'exit 0': 'exit 0',
+    'exit 255': 'exit 255',
+    'a signal': 'kill -KILL $$',
+    'a signal that dumps core': 'ulimit -c 0; kill -ABRT $$',
+    'a signal without a name': 'kill -40 $$',
+    'much output, then the end': 'yes | head -c 300000; exit 3',
+    'closed streams before the end': 'exec <&- >&- 2>&-; sleep 0.05; exit 4',
+  }
+  const state = ({ pid, exitCode, signalCode, killed, connected, stdin, stdout, stderr, stdio }) => ({
+    ...{ pid: typeof pid, exitCode, signalCode, killed, connected },
+    stdio: stdio.map((stream, index) => stream && stream === [stdin, stdout, stderr][index]),
+  })
+  for (const [what, line] of Object.entries(endings)) {
+    for (const stdio of ['pipe', 'ignore', ['ignore', 'pipe', 'ignore']]) {
+      same(`${what}, stdio ${stdio}`, async (start) => {
+        const child = start('sh', ['-c', line], { stdio })
+        const seen = [state(child)]
+        for (const event of ['spawn', 'exit', 'close']) child.on(event, () => seen.push([event, state(child)]))
+        return [await record(child), seen]
+      })
+    }
+  }
+
+  const late = {
+    'in the same tick': () => {},
+    'after a promise': () => Promise.resolve(),
+    'after many promises': async () => {
+      for (let i = 0; i < 50; i++) await null
+    },
+    'after the loop was blocked': () => execFileSync('true') && undefined,
+  }
+  for (const [when, pause] of Object.entries(late)) {
+    test(`exit and close reach a listener attached ${when}`, { timeout: 60_000 }, async () => {
+      for (let round = 0; round < 100; round++) {
+        const child = spawnOwned('true', { stdio: round % 2 ? 'ignore' : 'pipe' })
+        await pause()
+        const seen = []
+        for (const event of ['exit', 'close']) child.on(event, (...args) => seen.push(event, ...args))
+        await once(child, 'close')
+        assert.deepEqual(seen, ['exit', 0, null, 'close', 0, null])
+      }
+    })
+  }
+
+  same('a listener that throws is an uncaught exception, nothing more', async (start) => {
+    const code = `process.on('uncaughtException', (e) => console.log(e.message))
+      const { spawn } = require('spawn-owned${start === spawn ? '' : '/child_process'}'.replace(/^spawn-owned$/, 'child_process'))
+      const child = spawn('true')
+      for (const event of ['spawn', 'exit', 'close']) child.on(event, () => { throw new Error(event) })`
+    return execFileSync(process.execPath, ['-e', code], { cwd: script('.'), encoding: 'utf8' })
+  })
+})
+
+describe('kill', () => {
+  const given = [[], ['SIGKILL'], [9], ['sigint'], [0], ['SIGSTOP'], [undefined]]
+  const wrong = [['SIGNONE'], [''], [999], [-1], [null], [{}], [true], [1.5], ['9'], [NaN]]
+  for (const args of [...given, ...wrong]) {
+    same(`kill(${args.map(String)})`, async (start) => {
+      const child = start('cat')
+      const ended = record(child)
+      const seen = []
+      const attempt = (...signals) => {
+        try {
+          seen.push([child.kill(...signals), child.killed])
+        } catch (error) {
+          seen.push([facts(error), child.killed])
+        }
+      }
+      attempt(...args)
+      attempt(...args)
+      attempt('SIGKILL')
+      const { log } = await ended
+      attempt()
+      attempt(...args)
+      attempt(0)
+      return [...seen, log.map(([event]) => event)]
+    })
+  }
+
+  same('a signal that is caught', async (start) => {
+    const child = start('sh', ['-c', 'trap "echo caught; exit 7" TERM; echo ready; while :; do read _; done'])
+    const ended = record(child)
+    await once(child.stdout, 'data')
+    child.kill()
+    child.stdin.write('\n')
+    return ended
+  })
+
+  same('Symbol.dispose', async (start) => {
+    const child = start('cat')
+    const ended = record(child)
+    child[Symbol.dispose]()
+    const { killed } = child
+    return [killed, await ended]
+  })
+
+  test('Symbol.asyncDispose ends the tree and waits for that', options, async (t) => {
+    const witness = openWitness(t)
+    const child = spawnOwned(program('half-setsid'), [witness.path], { graceMs: 1e8 })
+    await witness.ready(33)
+    await child[Symbol.asyncDispose]()
+    assert.ok(witness.isGone(), witness.holders())
+    assert.equal((await child.wait()).reason, 'manual-cancel')
+  })
+})
+
+describe('signal and timeout', () => {
+  const aborting = {
+    'aborted before': (abort) => abort() && undefined,
+    'aborted in the same tick': (abort, child) => child && abort(),
+    'aborted when it runs': async (abort, child) => child && once(child, 'spawn').then(abort),
+    'aborted twice': (abort, child) => child && [abort(), abort()],
+    'aborted after its exit': (abort, child) => child?.on('exit', abort).stdin.end(),
+    'aborted after its close': (abort, child) => child?.on('close', abort).stdin.end(),
+    'aborted after kill()': (abort, child) => child?.kill() && abort(),
+    'never aborted': (_, child) => child?.stdin.end(),
+  }
+  for (const [when, act] of Object.entries(aborting)) {
+    for (const more of [{}, { killSignal: 'SIGKILL' }]) {
+      same(`${when}, ${more.killSignal ?? 'default signal'}`, async (start) => {
+        const controller = new AbortController()
+        const abort = () => controller.abort(new RangeError('the reason')) ?? true
+        act(abort, undefined)
+        const child = start('cat', { signal: controller.signal, ...more })
+        const ended = record(child)
+        if (!controller.signal.aborted) await act(abort, child)
+        const seen = await ended
+        return [seen, child.killed, getEventListeners(controller.signal, 'abort').length]
+      })
+    }
+  }
+
+  same('timeout', async (start) => {
+    const started = [{ timeout: 30 }, { timeout: 30, killSignal: 'SIGINT' }, { timeout: 30, killSignal: 9 }]
+    const children = started.map((more) => start('cat', more))
+    const seen = await Promise.all(children.map(record))
+    return seen.map(({ log }, index) => [log, children[index].killed])
+  })
+
+  same('a timeout that is not reached', async (start) => {
+    const child = start('cat', { timeout: 60_000 })
+    child.stdin.end()
+    return [await record(child), child.killed]
+  })
+})
+
+describe('the bot', () => {
+  /** What a bot printed; `held`: its command's end is what it waits for. */
+  const bot = (steps, held) => async (start) => {
+    const child = spawn(process.execPath, [script('bot-lets-go.mjs'), start.name, ...steps])
+    if (held) child.stdin.end()
+    const { stdout, stderr } = await record(child)
+    assert.equal(stderr, '')
+    assert.equal(stdout.startsWith('command exited with 0'), held)
+    return stdout
+  }
+  same('stays as long as its command', bot([], true))
+  same('does not wait for what it has let go', bot(['unref'], false))
+  same('waits again for what it has taken back', bot(['unref', 'unref', 'ref'], true))
+  same('is not held by what it lets go in the end', bot(['ref', 'ref', 'unref'], false))
+  same('is not held by what has exited', bot(['late'], true))
+})
+
+describe('is a ChildProcess', () => {
+  same('with its members', async (start) => {
+    const child = start('true')
+    await record(child)
+    const methods = ['kill', 'ref', 'unref', 'on', 'emit', 'send', 'disconnect', Symbol.dispose]
+    return [
+      ...[child instanceof ChildProcess, Object.getPrototypeOf(child) !== null, 'channel' in child],
+      ...methods.map((name) => typeof child[name]),
+      ...['pid', 'stdin', 'stdout', 'stderr', 'stdio', 'killed', 'exitCode', 'spawnargs'].map((name) => name in child),
+    ]
+  })
+
+  const heard = (names, start, ...args) => {
+    const seen = []
+    const listeners = names.map((name) => [name, (message) => seen.push([name, message])])
+    for (const [name, listener] of listeners) diagnostics.subscribe(name, listener)
+    let child
+    try {
+      child = start(...args).on('error', () => {})
+    } catch {}
+    for (const [name, listener] of listeners) diagnostics.unsubscribe(name, listener)
+    return seen.map(([name, { process, error, options }]) => [
+      ...[name, process instanceof ChildProcess, child && process === child, facts(error), typeof options],
+    ])
+  }
+  const calls = [['true'], ['nonexistent-command'], ['true', { stdio: ['ignore', 9999] }], ['true', { cwd: '\0' }]]
+  for (const args of calls) {
+    same(`that is announced: ${JSON.stringify(args)}`, (start) => ['heard', ...heard(['child_process'], start, ...args)])
+    const traced = ['start', 'end', 'error'].map((name) => `tracing:child_process.spawn:${name}`)
+    const skip = major < 26 && `Node ${major} has no such channel`
+    same(`that is traced: ${JSON.stringify(args)}`, (start) => ['heard', ...heard(traced, start, ...args)], { skip })
+  }
+
+  same('whatever is on Object.prototype', async (start) => {
+    const pollution = { uid: 1, gid: 1, shell: true, cwd: '/nonexistent', stdio: 'ignore', argv0: 'x', timeout: 1 }
+    const ours = { runId: ':', graceMs: 'x', labels: 7, pty: true, onOwnerExit: 'x', fd: 7, errno: 2, env: { A: 1 } }
+    const names = Object.keys({ ...pollution, ...ours })
+    for (const name of names) {
+      Object.defineProperty(Object.prototype, name, { value: { ...pollution, ...ours }[name], configurable: true })
+    }
+    let child
+    try {
+      child = start('echo', ['$HOME'], {})
+    } finally {
+      for (const name of names) delete Object.prototype[name]
+    }
+    return await record(child)
+  })
+})

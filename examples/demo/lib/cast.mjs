@@ -1,0 +1,25 @@
+/** Who is in the agent's tree, in the order of the picture, and how each gets out of reach. */
+export const cast = [
+  { name: 'agent', note: 'the command that the bot started' },
+  { name: 'log-watcher', note: 'ignores SIGTERM' },
+  { name: 'mcp-server', note: 'its npx wrapper exited first' },
+  { name: 'tool-shell', note: 'setsid: own session and group', leftGroup: true },
+  { name: 'dev-server', note: 'started by the tool shell', leftGroup: true },
+  { name: 'browser', note: 'setsid: own session and group', leftGroup: true },
+  { name: 'browser gpu', note: 'started by the browser', leftGroup: true },
+  { name: 'browser tab 1', note: '', leftGroup: true },
+  { name: 'browser tab 2', note: '', leftGroup: true },
+  { name: 'tunnel-daemon', note: 'setsid, and double fork', leftGroup: true },
+  { name: 'ghost', note: 'the same, environment cleared', leftGroup: true },
+]
+
+export const names = cast.map(({ name }) => name)
+export const namesThatLeftTheGroup = cast.filter(({ leftGroup }) => leftGroup).map(({ name }) => name)
+
+export function rank(name) {
+  return names.indexOf(name)
+}
+
+export function noteFor(name) {
+  return cast[rank(name)]?.note ?? ''
+}

@@ -1,0 +1,77 @@
+/** The tree as it is at this moment, drawn from /proc. */
+
+import { noteFor, rank } from './cast.mjs'
+import { isAlive, look, nameOf } from './proc.mjs'
+import { clip, dim, green, red, width } from './terminal.mjs'
+
+const helperNotes = {
+  'owned-zygote': 'forks a keeper for each run',
+  'owned-keeper': "holds the run's tree together",
+}
+
+/**
+ * Lines that show the bot, its helpers and the members that are alive, each below its present parent. A member whose
+ * parents do not lead to the bot is drawn below whoever has adopted it.
+ */
+export function picture(stage, { survivors = false } = {}) {
+  const rows = roots(stage).flatMap((node) => draw(node))
+  const treeWidth = Math.max(...rows.map((row) => row.tree.length))
+  return rows.map(({ tree, node }) => {
+    const style = { bot: green, member: survivors ? red : plain }[node.kind] ?? dim
+    const pid = String(node.pid).padStart(7)
+    const room = width() - treeWidth - pid.length - 6
+    const note = survivors && node.kind === 'member' ? red('still runs') : dim(clip(node.note, room))
+    const gap = ' '.repeat(treeWidth - tree.length)
+    return `  ${dim(tree.slice(0, -node.name.length))}${style(node.name)}${gap}${dim(pid)}  ${note}`.trimEnd()
+  })
+}
+
+function roots(stage) {
+  const nodes = new Map()
+  const botNote = stage.botIsAlive ? '' : 'killed'
+  nodes.set(stage.bot.pid, { ...stage.bot, kind: 'bot', name: 'bot', note: botNote })
+  for (const helper of stage.helpers.filter(isAlive)) {
+    nodes.set(helper.pid, { ...helper, kind: 'helper', note: helperNotes[helper.name] ?? '' })
+  }
+  for (const member of stage.alive()) {
+    nodes.set(member.pid, { ...member, kind: 'member', name: nameOf(member.pid), note: noteFor(member.name) })
+  }
+  const strangers = new Map()
+  const top = []
+  for (const node of nodes.values()) {
+    node.children ??= []
+    if (node.kind === 'bot') {
+      top.push(node)
+      continue
+    }
+    const parentPid = look(node.pid)?.parent
+    const parent = nodes.get(parentPid) ?? strangers.get(parentPid) ?? stranger(parentPid)
+    if (parent.kind === 'stranger') strangers.set(parentPid, parent)
+    parent.children ??= []
+    parent.children.push(node)
+  }
+  return [...top, ...strangers.values()]
+}
+
+function stranger(pid) {
+  return {
+    pid,
+    kind: 'stranger',
+    name: pid === 1 ? 'init' : nameOf(pid),
+    note: 'has adopted them: no way back to the bot',
+  }
+}
+
+/** `{ tree, node }` for a node and all below it; `tree` is the line's left part, ending in the name. */
+function draw(node, first = '', rest = '') {
+  const children = node.children.toSorted((a, b) => rank(a.name) - rank(b.name))
+  const below = children.flatMap((child, index) => {
+    const isLast = index === children.length - 1
+    return draw(child, `${rest}${isLast ? '└─ ' : '├─ '}`, `${rest}${isLast ? '   ' : '│  '}`)
+  })
+  return [{ tree: first + node.name, node }, ...below]
+}
+
+function plain(text) {
+  return text
+}

@@ -1,0 +1,54 @@
+/** One row per process, one column per scene. */
+
+import { cast } from './cast.mjs'
+import { bold, clip, dim, duration, green, red, width } from './terminal.mjs'
+
+const NAME_WIDTH = 16
+
+const api = { plain: 'child_process', owned: 'spawn-owned' }
+
+export function table(results) {
+  const column = Math.max(7, Math.min(16, Math.floor((width() - NAME_WIDTH - 4) / results.length)))
+  const row = (name, cells, style = plain) => {
+    const texts = cells.map(({ text, style: own = style }) => own(clip(text, column - 1).padEnd(column)))
+    return `  ${style(name.padEnd(NAME_WIDTH))}${texts.join('')}`.trimEnd()
+  }
+  const heads = (texts) => texts.map((text) => ({ text }))
+  const rule = dim(`  ${'─'.repeat(NAME_WIDTH + column * results.length - 1)}`)
+  return [
+    row(
+      '',
+      heads(results.map(({ scene }, i) => (scene.bot === results[i - 1]?.scene.bot ? '' : api[scene.bot]))),
+      bold,
+    ),
+    row('', heads(results.map(({ scene }) => scene.event)), bold),
+    rule,
+    ...cast.map(({ name }) =>
+      row(
+        name,
+        results.map(({ alive }) => fate(alive.includes(name))),
+      ),
+    ),
+    rule,
+    row('left running', results.map(total), bold),
+    row('all gone after', results.map(time)),
+  ]
+}
+
+function fate(isAlive) {
+  return isAlive ? { text: 'alive', style: red } : { text: 'gone', style: green }
+}
+
+function total({ alive }) {
+  return alive.length > 0
+    ? { text: `${alive.length} of ${cast.length}`, style: red }
+    : { text: '0', style: green }
+}
+
+function time({ goneAfterMs }) {
+  return goneAfterMs === undefined ? { text: '–', style: red } : { text: duration(goneAfterMs), style: green }
+}
+
+function plain(text) {
+  return text
+}

@@ -1,0 +1,24 @@
+import { inspect } from 'node:util'
+import { dim, paragraph, say, width } from '../lib/terminal.mjs'
+import { timeline } from '../lib/timeline.mjs'
+
+export default {
+  title: 'spawnOwned · the bot cancels',
+  story: 'The same agent, with a keeper above it. Whoever loses its parent gets the keeper for a parent.',
+  bot: 'owned',
+  event: 'cancel',
+  survivors: [],
+
+  async play(stage) {
+    const since = performance.now()
+    const asked = stage.ask('run.cancel()').then((exit) => ({ exit, alive: stage.alive() }))
+    const [ends, { exit, alive }] = await Promise.all([stage.watch(since, 5000), asked])
+    say('  ▸ await run.cancel()')
+    paragraph(timeline(ends))
+    say()
+    say('  It resolved with')
+    for (const line of inspect(exit, { compact: true, breakLength: width() - 6 }).split('\n'))
+      say(dim(`    ${line}`))
+    return exit.reason === 'manual-cancel' && exit.survivors.length === 0 && alive.length === 0
+  },
+}

@@ -1,0 +1,18 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import { names } from '../lib/cast.mjs'
+import { say } from '../lib/terminal.mjs'
+
+export default {
+  title: 'child_process.spawn · the bot is killed',
+  story: 'Out of memory, a deploy, a crash: SIGKILL, and no handler of the bot runs.',
+  bot: 'plain',
+  event: 'bot SIGKILLed',
+  survivors: names,
+
+  async play(stage) {
+    await stage.killBot()
+    say('  ▸ kill -9 bot')
+    // Longer than the same scene takes with spawn-owned.
+    await sleep(2000)
+  },
+}

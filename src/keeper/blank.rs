@@ -1,0 +1,189 @@
+//! The process that becomes the command.
+//!
+//! It is forked ahead of its use, is the leader of its own session and group from the start, and waits. When the bot has
+//! something to run, all that is left to do is `exec`. Its launch socket is close-on-exec: the bot learns from the end of
+//! that socket that `exec` has succeeded, and from a [`Refusal`] why it has not.
+
+use std::ffi::{CString, c_char};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr;
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
+use nix::libc;
+use nix::sys::stat::{Mode, umask};
+use nix::unistd::{Gid, Pid, Uid, fchdir, setgid, setgroups, setsid, setuid};
+
+use super::protocol::{self, Command, Inbox, Refusal, Slot};
+use super::{channel, signals, title};
+
+unsafe extern "C" {
+    /// `execvp` looks the file up in the PATH it finds here.
+    static mut environ: *const *const c_char;
+}
+
+/// Resource limits are numbered from 0; Linux has 16.
+const RLIMIT_COUNT: libc::__rlimit_resource_t = 16;
+const NO_LIMIT: libc::rlimit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+
+/// Arguments and environment of most commands fit into one read.
+const USUAL_LENGTH: usize = 32 << 10;
+
+/// Waits for a command and becomes it. Never returns; ends if the bot goes away or the command cannot be executed.
+pub fn wait(launch: &OwnedFd, bot: Pid) -> ! {
+    let _ = signals::reset();
+    let _ = setsid();
+    title::set(c"owned-blank", "spawn-owned-keeper blank");
+    let refused = receive_and_exec(launch, bot);
+    if let Err(errno) = refused
+        && let Ok(frame) = protocol::encode(&Refusal { errno: errno as i32 })
+    {
+        let _ = channel::send_all(launch, &frame, &[]);
+    }
+    // SAFETY: ends the process at once.
+    unsafe { libc::_exit(127) }
+}
+
+fn receive_and_exec(launch: &OwnedFd, bot: Pid) -> Result<(), Errno> {
+    // Written to now: the first touch of fresh memory costs a page fault, and later somebody is waiting.
+    let mut buffer = vec![1; USUAL_LENGTH];
+    let mut inbox = Inbox::with_capacity(USUAL_LENGTH);
+    let mut fds = Vec::with_capacity(8);
+    loop {
+        if let Some(payload) = inbox.next_payload().map_err(|_| Errno::EPROTO)? {
+            let command = protocol::decode(&payload).map_err(|_| Errno::EPROTO)?;
+            return exec(&command, fds, bot).map(|never| match never {});
+        }
+        match channel::receive(launch, &mut buffer, &mut fds)? {
+            0 => return Ok(()),
+            count => inbox.push(&buffer[..count]),
+        }
+    }
+}
+
+/// The order is libuv's: descriptors, directory, identity, `exec`.
+fn exec(command: &Command, fds: Vec<OwnedFd>, bot: Pid) -> Result<std::convert::Infallible, Errno> {
+    let file = CString::new(command.file).map_err(|_| Errno::EINVAL)?;
+    let argv = pointers(command.argv);
+    let env = pointers(command.env);
+    let directory = install(&command.stdio, fds)?;
+    fchdir(&directory)?;
+    umask(Mode::from_bits_truncate(command.umask));
+    inherit(bot);
+    if command.uid.is_some() || command.gid.is_some() {
+        // Fails unless we are root, and then there is nothing to drop.
+        let _ = setgroups(&[]);
+    }
+    if let Some(gid) = command.gid {
+        setgid(Gid::from_raw(gid))?;
+    }
+    if let Some(uid) = command.uid {
+        setuid(Uid::from_raw(uid))?;
+    }
+    // SAFETY: both arrays end with a null pointer and point to NUL-terminated strings that outlive the call. This process
+    // has one thread, so nobody else reads `environ`.
+    unsafe {
+        environ = env.as_ptr();
+        libc::execvp(file.as_ptr(), argv.as_ptr());
+    }
+    Err(Errno::last())
+}
+
+/// Takes over the bot's resource limits and priority as they are now; ours are from the time when the zygote was started.
+/// What we may not have (only root raises a limit) stays as it is.
+fn inherit(bot: Pid) {
+    for limit in 0..RLIMIT_COUNT {
+        let (mut theirs, mut ours) = (NO_LIMIT, NO_LIMIT);
+        // SAFETY: prlimit reads or writes the structures passed, which live here.
+        unsafe {
+            if libc::prlimit(bot.as_raw(), limit, ptr::null(), &raw mut theirs) == 0
+                && libc::prlimit(0, limit, ptr::null(), &raw mut ours) == 0
+                && (theirs.rlim_cur, theirs.rlim_max) != (ours.rlim_cur, ours.rlim_max)
+            {
+                libc::prlimit(0, limit, &raw const theirs, ptr::null_mut());
+            }
+        }
+    }
+    // SAFETY: both take integers.
+    unsafe {
+        let theirs = libc::getpriority(libc::PRIO_PROCESS, bot.as_raw().cast_unsigned());
+        if theirs != libc::getpriority(libc::PRIO_PROCESS, 0) {
+            libc::setpriority(libc::PRIO_PROCESS, 0, theirs);
+        }
+    }
+}
+
+/// NUL-terminated strings, one after the other, as the array of pointers that `exec` wants.
+fn pointers(block: &str) -> Vec<*const c_char> {
+    let strings = block.split_inclusive('\0').filter(|part| part.ends_with('\0'));
+    strings.map(|part| part.as_ptr().cast()).chain([ptr::null()]).collect()
+}
+
+/// Puts the command's descriptors in their places and returns its working directory, which came first.
+///
+/// Everything is lifted above the numbers that are to be used, so that none is overwritten before it was used.
+fn install(slots: &[Slot], fds: Vec<OwnedFd>) -> Result<OwnedFd, Errno> {
+    let above = RawFd::try_from(slots.len()).map_err(|_| Errno::EINVAL)?;
+    let mut fds = fds.into_iter().map(|fd| lift(fd, above)).collect::<Result<Vec<_>, _>>()?.into_iter();
+    let directory = fds.next().ok_or(Errno::EINVAL)?;
+    for (target, slot) in (0..).zip(slots) {
+        match slot {
+            // SAFETY: numbers below `above` are nobody's but the command's from here on.
+            Slot::Closed => unsafe {
+                libc::close(target);
+            },
+            Slot::Null => {
+                let null = open("/dev/null", OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::empty())?;
+                place(lift(null, above)?.as_raw_fd(), target)?;
+            }
+            Slot::Sent => place(fds.next().ok_or(Errno::EINVAL)?.as_raw_fd(), target)?,
+        }
+    }
+    Ok(directory)
+}
+
+/// As libuv does, the standard three are made blocking: programs expect that.
+fn place(source: RawFd, target: RawFd) -> Result<(), Errno> {
+    // SAFETY: dup2 and fcntl take integers; `target` is the command's.
+    unsafe {
+        Errno::result(libc::dup2(source, target))?;
+        if target <= 2 {
+            let flags = libc::fcntl(target, libc::F_GETFL);
+            if flags & libc::O_NONBLOCK != 0 {
+                libc::fcntl(target, libc::F_SETFL, flags & !libc::O_NONBLOCK);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn lift(fd: OwnedFd, above: RawFd) -> Result<OwnedFd, Errno> {
+    if fd.as_raw_fd() >= above {
+        return Ok(fd);
+    }
+    let lifted = fcntl(fd.as_fd(), FcntlArg::F_DUPFD_CLOEXEC(above))?;
+    // SAFETY: fcntl just returned this descriptor to us.
+    Ok(unsafe { OwnedFd::from_raw_fd(lifted) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cuts_a_block_into_its_strings() {
+        let text = |block: &str| -> Vec<String> {
+            let all = pointers(block);
+            let (last, strings) = all.split_last().unwrap();
+            assert!(last.is_null());
+            // SAFETY: each pointer is the start of a NUL-terminated part of `block`.
+            let read =
+                |p: &*const c_char| unsafe { std::ffi::CStr::from_ptr(*p) }.to_str().unwrap().to_owned();
+            strings.iter().map(read).collect()
+        };
+        assert_eq!(text(""), [""; 0]);
+        assert_eq!(text("a\0"), ["a"]);
+        assert_eq!(text("a\0\0b=c\0"), ["a", "", "b=c"]);
+        assert_eq!(text("a\0cut"), ["a"], "a part without its end is not a string");
+    }
+}

@@ -1,0 +1,107 @@
+//! Listening to one run until its end.
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::libc;
+use tokio::io::unix::AsyncFd;
+
+use super::unix::{Run, refused_with};
+use super::{Ending, OnEvent, RunEvent};
+use crate::contain::{ProcessInfo, outside};
+use crate::identity::ProcessRef;
+use crate::keeper::channel;
+use crate::keeper::protocol::{self, Inbox, Report};
+use crate::run::lifecycle::{KILL_LIMIT_MS, ORPHAN_GRACE_MS, Timeout};
+
+pub struct Ears {
+    pub run: Run,
+    /// Closes when the command is executed.
+    pub exec: OwnedFd,
+    pub inbox: Inbox,
+    pub root: ProcessRef,
+    pub run_id: String,
+    pub timeout: Option<Timeout>,
+    pub on_event: OnEvent,
+}
+
+impl Ears {
+    pub async fn listen(mut self) {
+        if let Some(errno) = self.refusal().await {
+            return (self.on_event)(RunEvent::Refused(errno));
+        }
+        if let Some(timeout) = self.timeout {
+            // A keeper that cannot be told is dead, which shows at once.
+            let _ = self.run.arm(timeout);
+        }
+        let last = if let Some(last) = self.hear().await {
+            last
+        } else {
+            // Usually it is dead. If it merely talks nonsense, this tells it that we are through with it.
+            self.run.abandon();
+            let survivors = self.end_from_outside().await;
+            RunEvent::Extinct { ending: Ending::Lost, escaped: Vec::new(), survivors }
+        };
+        (self.on_event)(last);
+    }
+
+    /// Waits until the command was executed (`None`, usually at once), or has failed to be.
+    async fn refusal(&self) -> Option<Errno> {
+        // SAFETY: the descriptor is borrowed from `self`, which outlives the registration.
+        let socket = unsafe { AsyncFd::register(self.exec.as_fd()) }.ok()?;
+        let mut inbox = Inbox::default();
+        let mut buffer = [0; 64];
+        while let Some(count) = receive(&socket, &mut buffer).await {
+            inbox.push(&buffer[..count]);
+            if let Some(payload) = inbox.next_payload().ok()? {
+                return Some(refused_with(&payload));
+            }
+        }
+        None
+    }
+
+    /// Passes on what the keeper says; returns its last word, or `None` if it died without one.
+    async fn hear(&mut self) -> Option<RunEvent> {
+        // SAFETY: the descriptor is owned by the `Arc` inside, which outlives the registration.
+        let socket = unsafe { AsyncFd::register(self.run.socket().clone()) }.ok()?;
+        let mut buffer = [0; 1024];
+        loop {
+            while let Some(payload) = self.inbox.next_payload().ok()? {
+                match protocol::decode(&payload).ok()? {
+                    Report::Ending(cause) => (self.on_event)(RunEvent::Ending(cause)),
+                    Report::RootExited(status) => (self.on_event)(RunEvent::RootExited(status)),
+                    Report::SignalFailed { errno } => {
+                        (self.on_event)(RunEvent::SignalFailed(Errno::from_raw(errno)));
+                    }
+                    Report::Extinct { cause, escaped, survivors } => {
+                        return Some(RunEvent::Extinct { ending: Ending::Kept(cause), escaped, survivors });
+                    }
+                    Report::Ready { .. } => return None,
+                }
+            }
+            let count = receive(&socket, &mut buffer).await?;
+            self.inbox.push(&buffer[..count]);
+        }
+    }
+
+    /// The keeper is gone, so the tree has lost its parent. Everything that can be proven to be ours goes too.
+    async fn end_from_outside(&self) -> Vec<ProcessInfo> {
+        let (root, run_id) = (self.root.clone(), self.run_id.clone());
+        let grace = Duration::from_millis(ORPHAN_GRACE_MS);
+        let limit = Duration::from_millis(KILL_LIMIT_MS);
+        let end = move || outside::end_tree(&root, &run_id, libc::SIGTERM, grace, limit);
+        tokio::task::spawn_blocking(end).await.unwrap_or_default()
+    }
+}
+
+/// The next bytes. `None` at the end, or when there can be no more.
+async fn receive(socket: &AsyncFd<impl AsFd + AsRawFd>, buffer: &mut [u8]) -> Option<usize> {
+    loop {
+        let mut ready = socket.readable().await.ok()?;
+        // Else it was not ready after all.
+        if let Ok(result) = ready.try_io(|socket| Ok(channel::receive_now(socket.get_ref(), buffer)?)) {
+            return result.ok().filter(|&count| count > 0);
+        }
+    }
+}
