@@ -7,11 +7,11 @@ import type { CancelOptions, RunExit, RunState, TerminationReason } from '../ind
 import { abortError, codedError, errnoError } from './errors.js'
 import { describeExit, describeFailedStart, type Ending } from './exit.js'
 import type { BorrowedChannel } from './ipc.js'
-import { endStream, type NativeEvent, type NativeRun } from './native.js'
+import type { NativeEvent, NativeRun } from './native.js'
 import { duration, type RunSettings } from './options.js'
 import * as runs from './runs.js'
 import { killSignalNumber, signalName, signalNumber } from './signals.js'
-import { drain, openStream } from './stdio.js'
+import { Pipes } from './stdio.js'
 
 /**
  * The class is built on EventEmitter and then placed below ChildProcess (see the end of this file): `instanceof
@@ -25,10 +25,6 @@ export class OwnedProcess extends EventEmitter {
   readonly labels: Readonly<Record<string, string>>
 
   pid: number | undefined
-  stdin: net.Socket | null | undefined
-  stdout: net.Socket | null | undefined
-  stderr: net.Socket | null | undefined
-  stdio: (net.Socket | null)[] | undefined
   connected = false
   killed = false
   exitCode: number | null = null
@@ -42,7 +38,9 @@ export class OwnedProcess extends EventEmitter {
   #startedAt = 0
   #cancelReason: TerminationReason = 'manual-cancel'
   #ending: Ending | undefined
-  #descriptors = new Map<net.Socket, number>()
+  /** Undefined if the command failed before there could be any. */
+  #pipes: Pipes | undefined
+  #stdio: (net.Socket | null)[] | undefined
   /** What `close` waits for: the exit, every piped stream but stdin, the IPC channel. */
   #openEnds = 1
   #exited = false
@@ -63,6 +61,23 @@ export class OwnedProcess extends EventEmitter {
     this.#end = new Promise((resolve) => {
       this.#settle = resolve
     })
+  }
+
+  get stdin(): net.Socket | null | undefined {
+    return this.#pipes?.stream(0)
+  }
+
+  get stdout(): net.Socket | null | undefined {
+    return this.#pipes?.stream(1)
+  }
+
+  get stderr(): net.Socket | null | undefined {
+    return this.#pipes?.stream(2)
+  }
+
+  get stdio(): (net.Socket | null)[] | undefined {
+    this.#stdio ??= this.#pipes?.all()
+    return this.#stdio
   }
 
   get state(): RunState {
@@ -123,25 +138,10 @@ export class OwnedProcess extends EventEmitter {
   // ---- for spawnOwned only -------------------------------------------------------------------------------------------
 
   /** Our ends of the command's streams. */
-  attachStreams(fds: readonly number[]): void {
-    this.stdio = fds.map((fd, index) => {
-      if (fd < 0) return null
-      const stream = openStream(fd, index)
-      this.#descriptors.set(stream, fd)
-      if (index > 0) {
-        this.#openEnds++
-        stream.on('close', () => this.#closeOne())
-      }
-      return stream
-    })
-    this.stdin = this.stdio[0] ?? null
-    this.stdout = this.stdio[1] ?? null
-    this.stderr = this.stdio[2] ?? null
-  }
-
-  /** Nothing was started, and the caller will get an exception instead of this process. */
-  destroyStreams(): void {
-    for (const stream of this.stdio ?? []) stream?.destroy()
+  attach(fds: readonly number[]): Pipes {
+    this.#pipes = new Pipes(fds, () => this.#closeOne())
+    this.#openEnds += this.#pipes.count
+    return this.#pipes
   }
 
   /** The command runs. */
@@ -203,9 +203,10 @@ export class OwnedProcess extends EventEmitter {
     this.#native?.forget()
     this.#stopListeningForAbort?.()
     this.#settle(describeFailedStart(this.runId, error.message))
-    this.stdin?.destroy()
+    this.#pipes?.closeStdin()
     this.emit('error', error)
     this.#afterExit()
+    this.#pipes?.end()
   }
 
   #onEnding(ending: Ending | undefined): void {
@@ -221,14 +222,14 @@ export class OwnedProcess extends EventEmitter {
     if (signal) this.signalCode = signal
     else this.exitCode = code
     this.#stopListeningForAbort?.()
-    this.stdin?.destroy()
+    this.#pipes?.closeStdin()
     this.emit('exit', this.exitCode, this.signalCode)
     this.#afterExit()
   }
 
   #afterExit(): void {
     // On the next tick, so that somebody who starts to read when the process has exited gets everything.
-    process.nextTick(drain, this.stdio ?? [])
+    process.nextTick(() => this.#pipes?.drain())
     this.#closeOne()
   }
 
@@ -243,7 +244,6 @@ export class OwnedProcess extends EventEmitter {
     this.#state = 'exited'
     this.#native?.forget()
     runs.remove(this)
-    this.#endStreams()
     this.#settle(
       describeExit({
         runId: this.runId,
@@ -260,6 +260,7 @@ export class OwnedProcess extends EventEmitter {
     // Nobody could tell how the root ended: its keeper died first, or it survived. What is known is that it is over.
     this.#onExit(null, null)
     this.#state = 'exited'
+    this.#pipes?.end()
   }
 
   #cancel(signal: number, graceMs: number): void {
@@ -287,18 +288,6 @@ export class OwnedProcess extends EventEmitter {
   }
 
   // ---- streams ---------------------------------------------------------------------------------------------------------
-
-  /**
-   * The tree is extinct, so whoever still holds the other end of a stream is none of ours: what was written is read, and
-   * then the stream ends.
-   */
-  #endStreams(): void {
-    for (const [stream, fd] of this.#descriptors) {
-      // A stream that is destroyed has given its descriptor back, and the number may be somebody else's.
-      if (!stream.destroyed) endStream(fd)
-    }
-    this.#descriptors.clear()
-  }
 
   #closeOne(): void {
     if (--this.#openEnds === 0) this.emit('close', this.exitCode, this.signalCode)

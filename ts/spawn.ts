@@ -69,7 +69,7 @@ function start(child: OwnedProcess, settings: RunSettings, plan: StdioPlan): voi
   }
 }
 
-/** The streams are made while the command is being executed: that is what the two steps are for. */
+/** What can be done while the command is being executed is done then: that is what the two steps are for. */
 function tryToStart(
   child: OwnedProcess,
   settings: RunSettings,
@@ -93,10 +93,10 @@ function tryToStart(
     timeoutSignal: settings.timeoutSignal,
   })
   if (typeof beginning === 'number') return beginning
-  child.attachStreams(beginning.fds)
+  const pipes = child.attach(beginning.fds)
   const run = beginning.finish((event) => child.onNative(event))
   if (typeof run === 'number') {
-    if (!EMITTED.has(errnoError(run, 'spawn').code ?? '')) child.destroyStreams()
+    if (!EMITTED.has(errnoError(run, 'spawn').code ?? '')) pipes.discard()
     return run
   }
   child.started(beginning.pid, run, channel)

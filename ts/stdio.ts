@@ -1,9 +1,11 @@
 // The `stdio` option: what the command gets as descriptors, and the streams we keep.
 
+import { closeSync } from 'node:fs'
 import net from 'node:net'
 import { constants } from 'node:os'
 import { inspect } from 'node:util'
 import { codedError, errnoError, invalidValue } from './errors.js'
+import { endStream } from './native.js'
 
 /** How the addon is told about one descriptor; any other number is a descriptor of ours. */
 const CLOSED = -1
@@ -122,11 +124,98 @@ export function handOver(streams: readonly net.Socket[]): void {
 }
 
 /**
- * Our end of a pipe as a stream, like child_process makes them: stdin is only written to, the others go both ways.
+ * Our ends of a run's piped descriptors.
+ *
+ * A stream that nobody asks for is never made: it would cost more than all the rest of a spawn does on this thread, and a
+ * bot seldom wants all three. What the command writes meanwhile waits in the socket.
+ */
+export class Pipes {
+  #pipes: readonly (Pipe | null)[]
+  #onClose: () => void
+
+  /** `onClose` is called once for each pipe but stdin, when it is closed. */
+  constructor(fds: readonly number[], onClose: () => void) {
+    this.#pipes = fds.map((fd, index) => (fd < 0 ? null : { fd, index, stream: undefined, closed: false }))
+    this.#onClose = onClose
+  }
+
+  /** How often `onClose` is going to be called. */
+  get count(): number {
+    return this.#pipes.filter((pipe) => pipe && pipe.index > 0).length
+  }
+
+  /** The stream at a descriptor, made now if need be; null if that descriptor is no pipe. */
+  stream(index: number): net.Socket | null {
+    const pipe = this.#pipes[index]
+    return pipe ? this.#open(pipe) : null
+  }
+
+  all(): (net.Socket | null)[] {
+    return this.#pipes.map((pipe) => pipe && this.#open(pipe))
+  }
+
+  /** The command is gone, and nobody reads what is written to it. */
+  closeStdin(): void {
+    const pipe = this.#pipes[0]
+    if (pipe?.stream) pipe.stream.destroy()
+    else if (pipe) this.#close(pipe)
+  }
+
+  /** Pulls through what nobody has read, so that streams which nobody touches come to their end. */
+  drain(): void {
+    for (const pipe of this.#pipes) {
+      if (pipe?.stream?.readable && !lentStreams.has(pipe.stream)) pipe.stream.resume()
+    }
+  }
+
+  /**
+   * The tree is extinct, so whoever still holds the other end of a pipe is none of ours: what was written is read, and
+   * then the stream ends.
+   */
+  end(): void {
+    for (const pipe of this.#pipes) {
+      if (!pipe) continue
+      if (!pipe.stream) this.#close(pipe)
+      // A stream that is destroyed has given its descriptor back, and the number may be somebody else's.
+      else if (!pipe.stream.destroyed) endStream(pipe.fd)
+    }
+  }
+
+  /** Nothing was started, and nobody will ever see the streams. */
+  discard(): void {
+    this.#onClose = () => {}
+    for (const pipe of this.#pipes) if (pipe) this.#close(pipe)
+  }
+
+  #open(pipe: Pipe): net.Socket {
+    if (!pipe.stream) {
+      pipe.stream = pipe.closed ? new net.Socket().destroy() : openStream(pipe)
+      if (pipe.index > 0 && !pipe.closed) pipe.stream.on('close', () => this.#onClose())
+    }
+    return pipe.stream
+  }
+
+  #close(pipe: Pipe): void {
+    if (pipe.closed || pipe.stream) return
+    pipe.closed = true
+    closeSync(pipe.fd)
+    if (pipe.index > 0) this.#onClose()
+  }
+}
+
+interface Pipe {
+  readonly fd: number
+  readonly index: number
+  stream: net.Socket | undefined
+  closed: boolean
+}
+
+/**
+ * A stream like child_process makes them: stdin is only written to, the others go both ways.
  *
  * Reading starts on the next tick, so that a stream which is handed to another command meanwhile is never read from here.
  */
-export function openStream(fd: number, index: number): net.Socket {
+function openStream({ fd, index }: Pipe): net.Socket {
   const options = { fd, readable: index > 0, writable: true, manualStart: true }
   const stream = new net.Socket(options)
   if (index > 0) process.nextTick(startReading, stream)
@@ -135,11 +224,4 @@ export function openStream(fd: number, index: number): net.Socket {
 
 function startReading(stream: net.Socket): void {
   if (!lentStreams.has(stream) && !stream.destroyed) stream.read(0)
-}
-
-/** Pulls through what nobody has read, so that streams which nobody touches come to their end. */
-export function drain(streams: readonly (net.Socket | null)[]): void {
-  for (const stream of streams) {
-    if (stream?.readable && !lentStreams.has(stream)) stream.resume()
-  }
 }

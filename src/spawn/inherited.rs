@@ -5,14 +5,15 @@
 //! sent along, resource limits and priority are fetched by the blank (`keeper::blank`), and a zygote with other credentials
 //! must not be used any more: a bot that has dropped its privileges must not start commands with the old ones.
 
+use nix::errno::Errno;
 use nix::libc;
-use nix::unistd::{Gid, Uid, getgroups, getresgid, getresuid};
+use nix::unistd::{Gid, Uid, getresgid, getresuid};
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct Credentials {
     users: [Uid; 3],
     groups: [Gid; 3],
-    more_groups: Vec<Gid>,
+    more_groups: Vec<libc::gid_t>,
 }
 
 impl Credentials {
@@ -21,9 +22,24 @@ impl Credentials {
         Ok(Self {
             users: [user.real, user.effective, user.saved],
             groups: [group.real, group.effective, group.saved],
-            more_groups: getgroups()?,
+            more_groups: supplementary_groups()?,
         })
     }
+}
+
+/// nix's `getgroups` reads a file in `/proc` first; on the way to every spawn that is too much.
+fn supplementary_groups() -> nix::Result<Vec<libc::gid_t>> {
+    let mut groups = [0; 64];
+    // SAFETY: the array has as many places as we say.
+    let count = unsafe {
+        match libc::getgroups(64, groups.as_mut_ptr()) {
+            -1 if Errno::last() == Errno::EINVAL => {
+                return nix::unistd::getgroups().map(|all| all.into_iter().map(Gid::as_raw).collect());
+            }
+            count => Errno::result(count)?,
+        }
+    };
+    Ok(groups[..usize::try_from(count).unwrap_or(0)].to_vec())
 }
 
 /// Reads the process's umask, which has no call to read it: only one that replaces it.
