@@ -13,8 +13,8 @@ const PREVIEW_LENGTH = 120
 /** Everything about a run that does not concern its descriptors. */
 export interface RunSettings {
   file: string
-  /** With `argv[0]`. */
-  argv: string[]
+  /** With `argv[0]`; as given, so not necessarily strings. */
+  argv: readonly unknown[]
   /** `KEY=value`; undefined: the process's own environment. */
   env: string[] | undefined
   cwd: string | undefined
@@ -43,14 +43,14 @@ export function readArguments([command, second, third]: SpawnArguments): RunSett
   checkString(command, 'file')
   if (command === '') throw invalidValue('file', command, 'cannot be empty')
 
-  const args = Array.isArray(second) ? second.map(String) : []
+  const args: readonly unknown[] = Array.isArray(second) ? second : []
   let given = third
   if (second != null && !Array.isArray(second)) {
     if (typeof second !== 'object') throw invalidType('args', 'of type object', second)
     given = second
   }
   args.forEach((arg, index) => {
-    checkNoNul(arg, `args[${index}]`)
+    checkNoNul(String(arg), `args[${index}]`)
   })
   if (given !== undefined && (given === null || typeof given !== 'object' || Array.isArray(given))) {
     throw invalidType('options', 'of type object', given)
@@ -75,7 +75,7 @@ export function readArguments([command, second, third]: SpawnArguments): RunSett
 }
 
 /** File and arguments, through the shell if one is asked for. */
-function commandLine(command: string, args: string[], options: SpawnOwnedOptions) {
+function commandLine(command: string, args: readonly unknown[], options: SpawnOwnedOptions) {
   const { shell, argv0 } = options
   if (shell != null && typeof shell !== 'boolean' && typeof shell !== 'string') {
     throw invalidType('options.shell', 'one of type boolean or string', shell)
@@ -164,7 +164,7 @@ function nodeSwitches(options: SpawnOwnedOptions) {
   return { abort, serialization: serialization ?? 'json' } as const
 }
 
-function ownership(options: SpawnOwnedOptions, file: string, argv: string[]) {
+function ownership(options: SpawnOwnedOptions, file: string, argv: readonly unknown[]) {
   refuse(options, 'pty', 'noOutputTimeoutMs', 'replaceExistingScope')
   const runId = optionalText(options, 'runId') ?? randomUUID()
   if (!/^[\w.-]{1,128}$/.test(runId)) {

@@ -3,6 +3,7 @@
 import { ChildProcess } from 'node:child_process'
 import { EventEmitter } from 'node:events'
 import type net from 'node:net'
+import { constants } from 'node:os'
 import type { CancelOptions, RunExit, RunState, TerminationReason } from '../index.js'
 import { abortError, codedError, errnoError } from './errors.js'
 import { describeExit, describeFailedStart, type Ending } from './exit.js'
@@ -30,7 +31,7 @@ export class OwnedProcess extends EventEmitter {
   exitCode: number | null = null
   signalCode: NodeJS.Signals | null = null
   spawnfile: string
-  spawnargs: string[]
+  spawnargs: readonly unknown[]
 
   #settings: RunSettings
   #native: NativeRun | undefined
@@ -104,8 +105,9 @@ export class OwnedProcess extends EventEmitter {
   kill(signal?: NodeJS.Signals | number): boolean {
     const number = signal === 0 ? 0 : signalNumber(signal === undefined ? 'SIGTERM' : signal)
     if (this.#exited || this.#native === undefined) return false
-    // If the keeper is gone the run is as good as dead, and about to be reported so.
-    if (this.#native.signal(number) !== 0) return false
+    const errno = this.#native.signal(number)
+    // The keeper has ended, so the root has too, but nobody here has heard of it yet: like a zombie in Node.
+    if (errno !== 0 && errno !== constants.errno.EPIPE && errno !== constants.errno.ECONNRESET) return false
     this.killed = true
     return true
   }
@@ -152,8 +154,8 @@ export class OwnedProcess extends EventEmitter {
     this.#startedAt = performance.now()
     runs.add(this)
     if (channel) this.#attachChannel(channel.channel)
-    this.#listenForAbort()
     process.nextTick(() => this.emit('spawn'))
+    this.#listenForAbort()
   }
 
   /** The command could not be started: `error` follows on the next tick, and then `close`. */

@@ -104,8 +104,9 @@ function tryToStart(
 }
 
 /** Strings as the native side wants them: each ended by a NUL. None contains one. */
-function block(strings: readonly string[]): string {
-  return strings.length === 0 ? '' : `${strings.join('\0')}\0`
+function block(strings: readonly unknown[]): string {
+  // Not `join` alone: that would print null as nothing.
+  return strings.map((text) => `${text}\0`).join('')
 }
 
 export const spawnOwned = spawn as unknown as typeof SpawnOwned

@@ -117,7 +117,10 @@ mod tests {
     use super::*;
 
     fn row(pid: i32, pgrp: i32, session: i32, state: char, carries: bool) -> Row {
-        Row { stat: Stat { pid, comm: "x".into(), state, ppid: 1, pgrp, session, start: 1 }, carries }
+        Row {
+            stat: Stat { pid, comm: "x".into(), state, ppid: 1, pgrp, session, threads: 1, start: 1 },
+            carries,
+        }
     }
 
     fn pids(root_is_alive: bool, rows: &[Row]) -> Vec<i32> {

@@ -13,8 +13,7 @@ use std::fs;
 
 use nix::errno::Errno;
 use nix::libc;
-use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
-use nix::unistd::Pid;
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
 
 use super::{ProcessInfo, SIGCONT, SIGKILL, tree};
 use crate::identity::stat::Stat;
@@ -56,10 +55,9 @@ impl Tree {
             let (mut reaped, mut left) = (false, false);
             for child in self.children() {
                 if child == self.root && !self.root_reaped {
-                    let peek = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-                    self.status = self.status.or_else(|| wait_for(child, peek));
+                    self.status = self.status.or_else(|| wait_for(child, libc::WNOWAIT));
                     left |= self.status.is_none();
-                } else if wait_for(child, WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG).is_some() {
+                } else if wait_for(child, 0).is_some() {
                     reaped = true;
                 } else {
                     left = true;
@@ -75,7 +73,7 @@ impl Tree {
     /// exists (`ECHILD`), and with it no descendant.
     pub fn release_root(&mut self) -> bool {
         if !self.root_reaped {
-            wait_for(self.root, WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG);
+            wait_for(self.root, 0);
             self.root_reaped = true;
         }
         let any = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
@@ -207,11 +205,22 @@ fn all_processes() -> Vec<Stat> {
 }
 
 /// Waits for one child by number, never for "any". `None` if it has not ended.
-fn wait_for(child: i32, flags: WaitPidFlag) -> Option<ExitStatus> {
-    match waitid(Id::Pid(Pid::from_raw(child)), flags | WaitPidFlag::__WALL) {
-        Ok(WaitStatus::Exited(_, code)) => Some(ExitStatus::Code(code)),
-        Ok(WaitStatus::Signaled(_, signal, _)) => Some(ExitStatus::Signal(signal as i32)),
-        _ => None,
+///
+/// Not nix's `waitid`, which takes an end by a real-time signal for an error.
+fn wait_for(child: i32, flags: libc::c_int) -> Option<ExitStatus> {
+    // SAFETY: all zeroes is a valid siginfo_t, and the kernel fills it in; si_pid stays 0 if nobody has ended.
+    unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        let flags = flags | libc::WEXITED | libc::WNOHANG | libc::__WALL;
+        if libc::waitid(libc::P_PID, child.cast_unsigned(), &raw mut info, flags) != 0 || info.si_pid() == 0 {
+            return None;
+        }
+        let status = info.si_status();
+        Some(if info.si_code == libc::CLD_EXITED {
+            ExitStatus::Code(status)
+        } else {
+            ExitStatus::Signal(status)
+        })
     }
 }
 

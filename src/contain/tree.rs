@@ -32,7 +32,19 @@ mod tests {
     fn table(rows: &[(i32, i32, u64)]) -> HashMap<i32, Stat> {
         rows.iter()
             .map(|&(pid, ppid, start)| {
-                (pid, Stat { pid, comm: "x".into(), state: 'S', ppid, pgrp: pid, session: pid, start })
+                (
+                    pid,
+                    Stat {
+                        pid,
+                        comm: "x".into(),
+                        state: 'S',
+                        ppid,
+                        pgrp: pid,
+                        session: pid,
+                        threads: 1,
+                        start,
+                    },
+                )
             })
             .collect()
     }

@@ -105,7 +105,7 @@ mod tests {
     use std::process::{Child, Command, Stdio};
 
     fn seen(state: char, start: u64) -> stat::Stat {
-        stat::Stat { pid: 7, comm: "x".into(), state, ppid: 1, pgrp: 7, session: 7, start }
+        stat::Stat { pid: 7, comm: "x".into(), state, ppid: 1, pgrp: 7, session: 7, threads: 1, start }
     }
 
     #[test]

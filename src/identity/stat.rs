@@ -10,15 +10,18 @@ pub struct Stat {
     pub ppid: i32,
     pub pgrp: i32,
     pub session: i32,
+    /// Field 20.
+    pub threads: u32,
     /// Field 22: ticks since boot at which the process started. With the PID, and within one boot and one PID
     /// namespace, it names a process for ever.
     pub start: u64,
 }
 
 impl Stat {
-    /// A zombie still answers `kill(pid, 0)`, but nothing runs in it any more.
+    /// A zombie still answers `kill(pid, 0)`, but nothing runs in it any more. The state is that of the main thread, though,
+    /// which may have ended before the others: then the process lives.
     pub fn is_dead(&self) -> bool {
-        matches!(self.state, 'Z' | 'X' | 'x')
+        matches!(self.state, 'Z' | 'X' | 'x') && self.threads <= 1
     }
 }
 
@@ -36,9 +39,10 @@ pub fn parse(line: &str) -> Option<Stat> {
     let ppid = fields.next()?.parse().ok()?;
     let pgrp = fields.next()?.parse().ok()?;
     let session = fields.next()?.parse().ok()?;
-    // Fields 7 to 21 lie between the session (6) and the start time (22).
-    let start = fields.nth(15)?.parse().ok()?;
-    Some(Stat { pid, comm, state, ppid, pgrp, session, start })
+    // Fields 7 to 19 lie between the session and the number of threads (20), one more before the start time (22).
+    let threads = fields.nth(13)?.parse().ok()?;
+    let start = fields.nth(1)?.parse().ok()?;
+    Some(Stat { pid, comm, state, ppid, pgrp, session, threads, start })
 }
 
 #[cfg(test)]
@@ -61,6 +65,7 @@ mod tests {
                 ppid: 42,
                 pgrp: 4711,
                 session: 4700,
+                threads: 1,
                 start: 987_654
             }
         );
@@ -81,6 +86,12 @@ mod tests {
             let stat = parse(&line("x").replace(" S ", &format!(" {state} "))).unwrap();
             assert_eq!(stat.is_dead(), dead, "{state}");
         }
+    }
+
+    #[test]
+    fn a_process_whose_main_thread_has_ended_is_alive_while_others_run() {
+        let alive = line("x").replace(" S ", " Z ").replace(" 20 0 1 0 ", " 20 0 2 0 ");
+        assert!(!parse(&alive).unwrap().is_dead());
     }
 
     #[test]

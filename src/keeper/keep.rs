@@ -96,6 +96,8 @@ impl Keeper {
         let Own { on_owner_exit, on_leader_exit, grace_ms, .. } = own;
         self.rules = Rules { on_owner_exit, on_leader_exit, grace_ms };
         self.life = Lifecycle::new(self.rules);
+        // More may have come with it, and poll does not tell of what was already received.
+        self.obey();
     }
 
     /// Until the tree is extinct, or what is left of it cannot be ended.
@@ -175,9 +177,10 @@ impl Keeper {
 
     /// Everything the bot has said. Its silence for ever, or bytes that are not ours, mean that it is gone.
     fn listen(&mut self) {
-        if !self.receive() {
-            return self.owner_gone();
-        }
+        if self.receive() { self.obey() } else { self.owner_gone() }
+    }
+
+    fn obey(&mut self) {
         loop {
             match self.inbox.next_payload() {
                 Ok(None) => return,

@@ -1,0 +1,265 @@
+// What a command gets as descriptors, and the streams its owner keeps: as with child_process, but for one thing. A stream
+// ends with the tree, whoever else may hold it.
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { createHash, randomFillSync } from 'node:crypto'
+import { once } from 'node:events'
+import { closeSync, createReadStream, createWriteStream, mkdtempSync, openSync } from 'node:fs'
+import { readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { connect, createServer, Socket } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { after, describe, test } from 'node:test'
+import { spawnOwned } from 'spawn-owned'
+import { output, record, same } from './fixtures/side-by-side.mjs'
+import { script } from './support/fixtures.mjs'
+
+const dir = mkdtempSync(join(tmpdir(), 'stdio-'))
+after(() => rmSync(dir, { recursive: true }))
+const at = (name) => join(dir, name)
+const MiB = 1 << 20
+const options = { timeout: 20_000 }
+
+/** Says what its descriptors 0 to 6 are, and whether reading them would block, into a file. */
+const REPORT = `for n in 0 1 2 3 4 5 6; do
+  echo "$n $(readlink /proc/self/fd/$n | sed 's/:.*//') $(grep flags: /proc/self/fdinfo/$n 2>/dev/null)"
+done >"$1"`.replaceAll('/proc/self/', '/proc/$$/')
+
+describe('what a command gets from', () => {
+  const file = at('file')
+  writeFileSync(file, 'content')
+  const read = openSync(file, 'r')
+  const write = openSync(at('written'), 'w')
+  after(() => [read, write].map(closeSync))
+  const forms = {
+    nothing: undefined,
+    "'pipe'": 'pipe',
+    "'overlapped'": 'overlapped',
+    "'ignore'": 'ignore',
+    'an empty array': [],
+    'a short array': ['ignore'],
+    'holes and undefined': [, undefined, null, , 'pipe'],
+    'a long array': ['ignore', 'pipe', 'ignore', 'pipe', 'ignore', 'pipe', 'pipe'],
+    'descriptors in another order': ['ignore', write, 'ignore', read, write, read],
+    'the same descriptor again and again': [read, write, write, write, read],
+    'a negative descriptor': ['ignore', -1, 'ignore', -1],
+    'an object with a descriptor': [{ fd: read }, { fd: write }, 'ignore', { fd: read }],
+    "'overlapped' among others": ['overlapped', 'pipe', 'ignore', 'overlapped'],
+    'a channel in the middle': ['ignore', 'ignore', 'ignore', 'ignore', 'ipc', 'pipe'],
+  }
+  for (const [what, stdio] of Object.entries(forms)) {
+    same(what, async (start) => {
+      const report = at(`report-${start.name}`)
+      const child = start('sh', ['-c', REPORT, 'sh', report], { stdio })
+      const streams = child.stdio.map((stream) => stream && [stream.constructor.name, stream.readable])
+      const standard = [child.stdin, child.stdout, child.stderr].map((stream) => stream === null)
+      const { log } = await record(child)
+      return [streams, standard, log, readFileSync(report, 'utf8').split('\n')]
+    })
+  }
+
+  // 'inherit' is about the bot's own descriptors, so the bot is one that has known ones.
+  same("'inherit'", (start) => {
+    const code = `const { spawn } = require('child_process')
+      const { spawnOwned } = require('spawn-owned')
+      ${start.name}('sh', ['-c', 'cat; echo out; echo err >&2; echo three >&3'], { stdio: ['inherit', 'inherit', 'inherit', 'inherit'] })`
+    const bot = spawn(process.execPath, ['-e', code], { cwd: script('.'), stdio: ['pipe', 'pipe', 'pipe', 'pipe'] })
+    let three = ''
+    bot.stdio[3].on('data', (text) => (three += text))
+    bot.stdin.end('in\n')
+    return record(bot).then((seen) => [seen, three])
+  })
+
+  same('streams of files', async (start, t) => {
+    const from = createReadStream(file)
+    const to = createWriteStream(at(`copy-${start.name}`))
+    t.after(() => [from.destroy(), to.destroy()])
+    await Promise.all([once(from, 'open'), once(to, 'open')])
+    const seen = await record(start('cat', { stdio: [from, to, 'inherit'] }))
+    return [seen, readFileSync(at(`copy-${start.name}`), 'utf8')]
+  })
+
+  same('the streams of another process', async (start) => {
+    const first = start('sh', ['-c', 'echo one; echo two >&2'], { stdio: ['ignore', 'pipe', 'pipe'] })
+    const second = start('cat', { stdio: [first.stdout, 'pipe', 'inherit'] })
+    const third = start('cat', { stdio: [first.stderr, 'pipe', 'inherit'] })
+    const seen = await Promise.all([second, third].map(record))
+    first.stdout.destroy()
+    first.stderr.destroy()
+    return seen.map(({ log, stdout }) => [log, stdout])
+  })
+
+  same('a process that writes into another', async (start) => {
+    const last = start('cat', { stdio: ['pipe', 'pipe', 'inherit'] })
+    const first = start('echo', ['passed on'], { stdio: ['ignore', last.stdin, 'inherit'] })
+    const seen = [record(last), record(first)]
+    first.on('close', () => last.stdin.destroy())
+    return Promise.all(seen)
+  })
+
+  same('a TCP connection', async (start) => {
+    const server = createServer({ pauseOnConnect: true }).listen(0)
+    await once(server, 'listening')
+    const client = connect(server.address().port)
+    const [socket] = await once(server, 'connection')
+    const child = start('sh', ['-c', 'read line; echo "got $line"'], { stdio: [socket, socket, 'inherit'] })
+    const ended = record(child)
+    socket.destroy()
+    client.write('hello\n')
+    const seen = [String(await once(client, 'data')), (await once(client, 'end')).length, (await ended).log]
+    client.destroy()
+    server.close()
+    return seen
+  })
+})
+
+test('a command gets none of the descriptors of its bot', options, async (t) => {
+  const extra = openSync('/dev/null')
+  t.after(() => closeSync(extra))
+  const stdio = ['ignore', 'pipe', 'inherit', ...Array(21).fill('ignore'), extra]
+  const { stdout } = await record(spawn(process.execPath, [script('reports-descriptors.mjs')], { stdio }))
+  const seen = JSON.parse(stdout)
+  assert.ok(seen.spawn.includes(24), 'the bot has a descriptor that plain commands inherit')
+  assert.deepEqual(seen.spawnOwned, [0, 1, 2, 3])
+})
+
+describe('streams', () => {
+  same('stdin to its end', async (start) => {
+    const child = start('cat')
+    child.stdin.write('one ')
+    child.stdin.end('two')
+    return record(child)
+  })
+
+  same('what nobody reads', async (start) => {
+    const child = start('sh', ['-c', 'yes | head -c 200000; yes | head -c 50 >&2'])
+    const log = []
+    for (const event of ['exit', 'close']) child.on(event, (...args) => log.push(event, ...args))
+    for (const name of ['stdout', 'stderr']) child[name].on('close', () => log.push(name))
+    child.stdout.on('end', () => log.push('end'))
+    // A pipe is full with less than 200000 bytes: the command exits only if somebody reads.
+    child.stdout.once('readable', () => child.stdout.resume())
+    await once(child, 'close')
+    return log.filter((entry) => entry !== 'stderr')
+  })
+
+  same('what is read only after the exit', async (start) => {
+    const child = start('sh', ['-c', 'echo out; echo err >&2'])
+    await once(child, 'exit')
+    return (await record(child)).stdout
+  })
+
+  same('for await', async (start) => {
+    let text = ''
+    for await (const chunk of start('seq', ['20000']).stdout.setEncoding('utf8')) text += chunk
+    return text
+  })
+
+  same('a command that does not read its input', async (start) => {
+    const child = start('sh', ['-c', 'exec <&-; echo closed; cat <&2'], { stdio: ['pipe', 'pipe', 'pipe'] })
+    const failed = once(child.stdin, 'error')
+    await once(child.stdout, 'data')
+    child.stdin.write('nobody reads this')
+    const [{ code, syscall }] = await failed
+    child.kill('SIGKILL')
+    await once(child, 'close')
+    return [code, syscall]
+  })
+
+  same('a command whose output nobody wants any more', async (start) => {
+    const child = start('yes')
+    child.stdout.once('data', () => child.stdout.destroy())
+    return [(await once(child, 'close')).at(-1), child.stdout.destroyed]
+  })
+
+  same('both ways on a further descriptor', async (start) => {
+    const child = start('cat', ['/dev/fd/3'], { stdio: ['ignore', 'pipe', 'inherit', 'pipe', 'pipe'] })
+    const other = start('sh', ['-c', 'cat <&3 >&3'], { stdio: ['ignore', 'ignore', 'inherit', 'pipe'] })
+    child.kill('SIGKILL')
+    child.stdio[4].destroy()
+    other.stdio[3].end('there and back')
+    let text = ''
+    other.stdio[3].on('data', (chunk) => (text += chunk))
+    await Promise.all([once(child, 'close'), once(other, 'close')])
+    return text
+  })
+
+  test('64 MiB there and back, with back-pressure', { timeout: 60_000 }, async () => {
+    const child = spawnOwned('cat', { stdio: ['pipe', 'pipe', 'inherit'] })
+    const [sent, got] = [createHash('sha256'), createHash('sha256')]
+    let size = 0
+    let most = 0
+    function* source() {
+      const block = Buffer.allocUnsafe(MiB)
+      for (let i = 0; i < 64; i++) {
+        randomFillSync(block)
+        sent.update(block)
+        most = Math.max(most, child.stdin.writableLength)
+        yield Buffer.from(block)
+      }
+    }
+    child.stdout.on('data', (chunk) => got.update(chunk) && (size += chunk.length))
+    await Promise.all([pipeline(Readable.from(source()), child.stdin), once(child, 'close')])
+    assert.equal(size, 64 * MiB)
+    assert.equal(got.digest('hex'), sent.digest('hex'))
+    assert.ok(most <= 4 * MiB, `${most} bytes were buffered: writing was never told to wait`)
+  })
+
+  test('a command that writes faster than we read is made to wait', options, async () => {
+    const child = spawnOwned('sh', ['-c', 'head -c 4000000 /dev/zero; echo done >&2'], {
+      stdio: ['ignore', 'pipe', 'pipe'],
+    })
+    child.stdout.pause()
+    let done = false
+    child.stderr.on('data', () => (done = true))
+    await once(child.stdout, 'readable')
+    assert.equal(done, false)
+    let size = 0
+    child.stdout.on('data', (chunk) => (size += chunk.length)).resume()
+    await once(child, 'close')
+    assert.deepEqual([size, done], [4_000_000, true])
+  })
+})
+
+describe('streams end with the tree', () => {
+  test('although a process outside holds the other end', options, async (t) => {
+    const outsider = spawn(process.execPath, [script('holds-what-it-is-given.mjs')], {
+      stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
+    })
+    t.after(() => outsider.kill('SIGKILL'))
+    const child = spawnOwned(process.execPath, [script('gives-stdout-away.mjs')], {
+      stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
+    })
+    const seen = record(child)
+    const [, handle] = await once(child, 'message')
+    assert.ok(handle instanceof Socket)
+    outsider.send('take this', handle)
+    await once(outsider, 'message')
+    child.send('it was taken')
+    await child.wait()
+    const { log, stdout } = await seen
+    assert.equal(stdout, 'written before\n')
+    assert.deepEqual(log.at(-1), ['close', 0, null])
+    assert.equal(outsider.exitCode, null, 'the outsider still holds the stream')
+  })
+
+  test('with everything that was written before', options, async () => {
+    const child = spawnOwned('sh', ['-c', 'setsid sh -c "cat; seq 20000; exec sleep 60" & read _; exit 0'])
+    child.stdin.end('x\n')
+    const { stdout } = await record(child)
+    assert.ok(stdout === '' || stdout.startsWith('1\n'), 'in order, from the first')
+    assert.deepEqual((await child.wait()).survivors, [])
+  })
+
+  same('and not before', async (start) => {
+    const child = start('sh', ['-c', '(read _; echo late) <&3 & exit 0'], { stdio: ['ignore', 'pipe', 'pipe', 'pipe'] })
+    const seen = record(child)
+    child.on('exit', () => child.stdio[3].end('go\n'))
+    const { log, stdout } = await seen
+    return start.name === 'spawn' ? [log, stdout === 'late\n'] : [log, true]
+  })
+})
+
+test('output', options, async () => assert.equal(await output(spawnOwned, 'echo', ['x']), 'x\n'))
