@@ -174,6 +174,9 @@ export class OwnedProcess extends EventEmitter {
         case 'refused':
           this.#onRefused(event.errno ?? 0)
           break
+        case 'unreachable':
+          this.#onUnreachable(event.errno ?? 0)
+          break
         case 'ending':
           this.#onEnding(event.ending)
           break
@@ -209,6 +212,14 @@ export class OwnedProcess extends EventEmitter {
     this.emit('error', error)
     this.#afterExit()
     this.#pipes?.end()
+  }
+
+  /** Rather not kept than lost. */
+  #onUnreachable(errno: number): void {
+    process.emitWarning(
+      `Run ${this.runId} cannot outlive this process as onOwnerExit 'keep' asks: its keeper cannot open an address (${errnoError(errno, 'bind').code}). It will be ended when this process ends.`,
+      { code: 'OWNED_UNREACHABLE' },
+    )
   }
 
   #onEnding(ending: Ending | undefined): void {

@@ -26,6 +26,8 @@ export function planStdio(option: unknown): StdioPlan {
   const forms = expand(option || 'pipe')
   const plan: StdioPlan = { slots: [], ipc: undefined, lent: [] }
   for (let index = 0; index < forms.length; index++) {
+    // Node passes over holes, but not over undefined.
+    if (!(index in forms)) continue
     const form = forms[index] ?? (index < 3 ? 'pipe' : 'ignore')
     if (form === 'ignore') {
       plan.slots.push(index < 3 ? NULL : CLOSED)
@@ -47,7 +49,11 @@ export function planStdio(option: unknown): StdioPlan {
 }
 
 function expand(option: unknown): unknown[] {
-  if (Array.isArray(option)) return option.length < 3 ? [...option, ...Array(3 - option.length)] : [...option]
+  if (Array.isArray(option)) {
+    const forms = option.slice()
+    while (forms.length < 3) forms.push(undefined)
+    return forms
+  }
   switch (option) {
     case 'ignore':
     case 'overlapped':

@@ -41,6 +41,11 @@ impl Tree {
         Self { me: nix::unistd::getpid().as_raw(), root, status: None, root_reaped: false }
     }
 
+    /// The root's PID.
+    pub fn root(&self) -> i32 {
+        self.root
+    }
+
     /// How the root ended, once [`Tree::reap`] has seen it.
     pub fn root_status(&self) -> Option<ExitStatus> {
         self.status

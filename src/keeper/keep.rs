@@ -9,6 +9,7 @@ use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
 use nix::unistd::{ForkResult, Pid, fork};
 
+use super::address::Address;
 use super::protocol::{self, Inbox, Own, Report, Request};
 use super::{blank, channel, signals, title};
 use crate::contain::ProcessInfo;
@@ -20,6 +21,9 @@ use crate::run::{Cause, Policy};
 /// While members are being killed, look again this often even if nobody reports: a fork may have slipped between a
 /// look and its kill, and an orphan of a process that cannot die yet sends us no signal.
 const KILL_PASS_MS: u64 = 2;
+
+/// How long the end of a run is kept in mind for a bot that comes back.
+const REMEMBER_MS: u64 = 60 * 60 * 1_000;
 
 /// A report lists at most so many processes; beyond that the number is what matters, and the socket is bounded.
 const MAX_LISTED: usize = 256;
@@ -43,6 +47,7 @@ pub fn keep(control: OwnedFd, launch: OwnedFd, bot: Pid) -> Result<(), Errno> {
     let mut keeper = Keeper::new(control, signals, root)?;
     keeper.wait_for_run();
     keeper.hold();
+    keeper.remember();
     Ok(())
 }
 
@@ -55,14 +60,21 @@ struct Keeper {
     life: Lifecycle,
     born: Instant,
     rules: Rules,
+    /// Where the next owner finds us, if the run may outlive this one.
+    address: Option<Address>,
+    root_start: u64,
     root_reported: bool,
     escaped: Vec<ProcessInfo>,
+    /// The last word, once it is spoken.
+    end: Option<Report>,
 }
 
 impl Keeper {
     /// Announces the blank. Until the bot has given it a run, its rules are those for a bot that dies.
     fn new(control: OwnedFd, signals: SignalFd, root: i32) -> Result<Self, Errno> {
         let keeper = Self {
+            // Our own unreaped child: whoever has this number now is the one we forked.
+            root_start: read_stat(root)?.start,
             control: Some(control),
             signals,
             inbox: Inbox::default(),
@@ -70,11 +82,12 @@ impl Keeper {
             life: Lifecycle::new(Rules::default()),
             born: Instant::now(),
             rules: Rules::default(),
+            address: None,
             root_reported: false,
             escaped: Vec::new(),
+            end: None,
         };
-        // Our own unreaped child: whoever has this number now is the one we forked.
-        keeper.send(&[Report::Ready { pid: root, start: read_stat(root)?.start }]);
+        keeper.send(&[keeper.ready()]);
         Ok(keeper)
     }
 
@@ -96,20 +109,44 @@ impl Keeper {
         let Own { on_owner_exit, on_leader_exit, grace_ms, .. } = own;
         self.rules = Rules { on_owner_exit, on_leader_exit, grace_ms };
         self.life = Lifecycle::new(self.rules);
+        if on_owner_exit == Policy::Keep {
+            self.open_address();
+        }
         // More may have come with it, and poll does not tell of what was already received.
         self.obey();
     }
 
+    /// A run that may outlive its bot must be found by the next one. One that could not be is not kept.
+    fn open_address(&mut self) {
+        match Address::open() {
+            Ok(address) => {
+                self.send(&[Report::Reachable { name: address.name().to_owned() }]);
+                self.address = Some(address);
+            }
+            Err(errno) => {
+                self.send(&[Report::Unreachable { errno: errno as i32 }]);
+                self.rules.on_owner_exit = Policy::Kill;
+                self.life = Lifecycle::new(self.rules);
+            }
+        }
+    }
+
     /// Until the tree is extinct, or what is left of it cannot be ended.
     ///
-    /// What has happened to the tree is looked at before what the bot asks for: a cancel that arrives together with
-    /// the root's exit finds a run that ended by itself.
+    /// What has happened to the tree is looked at before what the bot asks for: a cancel that arrives after the root's
+    /// exit finds a run that ended by itself.
     fn hold(&mut self) {
         while !self.life.is_over() {
-            let (signalled, spoken) = self.sleep();
+            let until = self.life.wake_at().map(|at| at.saturating_sub(self.now()));
+            let until =
+                if self.life.is_killing() { Some(until.unwrap_or(0).min(KILL_PASS_MS)) } else { until };
+            let Woken { signalled, spoken, visited } = self.sleep(until);
             let asked_to_end = signalled && self.drain_signals();
-            if signalled || self.life.is_killing() {
+            if signalled || spoken || self.life.is_killing() {
                 self.look_at_tree();
+            }
+            if visited {
+                self.welcome();
             }
             if asked_to_end {
                 self.tell(Event::Cancel { signal: Signal::SIGTERM as i32, grace_ms: self.rules.grace_ms });
@@ -121,24 +158,52 @@ impl Keeper {
         }
     }
 
-    /// Sleeps until a signal or a message arrives or a deadline passes: (signal, message).
-    fn sleep(&self) -> (bool, bool) {
-        let now = self.now();
-        let until = self.life.wake_at().map(|at| at.saturating_sub(now));
-        let until = if self.life.is_killing() { Some(until.unwrap_or(0).min(KILL_PASS_MS)) } else { until };
+    /// The run is over, and its bot did not live to hear it: stay until the next one asks, within reason.
+    fn remember(&mut self) {
+        let forget_at = self.now().saturating_add(REMEMBER_MS);
+        while self.control.is_none() && self.address.is_some() && self.now() < forget_at {
+            let woken = self.sleep(Some(forget_at - self.now()));
+            if woken.signalled && self.drain_signals() {
+                return;
+            }
+            if woken.visited {
+                self.welcome();
+            }
+        }
+    }
+
+    /// Sleeps until something happens, at most so many milliseconds.
+    fn sleep(&self, limit: Option<u64>) -> Woken {
         // A deadline further away than poll can count only means one more turn of the loop.
         let timeout =
-            until.map_or(PollTimeout::NONE, |ms| i32::try_from(ms).map_or(PollTimeout::MAX, poll_timeout));
-        let mut fds = vec![PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
-        if let Some(control) = &self.control {
-            fds.push(PollFd::new(control.as_fd(), PollFlags::POLLIN));
-        }
+            limit.map_or(PollTimeout::NONE, |ms| i32::try_from(ms).map_or(PollTimeout::MAX, poll_timeout));
+        // With a bot, its words; without, a knock at the door.
+        let other = match (&self.control, &self.address) {
+            (Some(control), _) => Some(control.as_fd()),
+            (None, address) => address.as_ref().map(AsFd::as_fd),
+        };
+        let watched = [Some(self.signals.as_fd()), other];
+        let mut fds: Vec<_> =
+            watched.into_iter().flatten().map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         // EINTR cannot be: every signal we do not listen to has its default action.
         let _ = poll(&mut fds, timeout);
-        let ready = |index: usize| {
-            fds.get(index).is_some_and(|fd| fd.revents().is_some_and(|events| !events.is_empty()))
-        };
-        (ready(0), ready(1))
+        let ready = |index: usize| fds.get(index).and_then(PollFd::any).unwrap_or(false);
+        let (signalled, other) = (ready(0), ready(1));
+        let owned = self.control.is_some();
+        Woken { signalled, spoken: other && owned, visited: other && !owned }
+    }
+
+    /// A new owner: tell it all that the last one may have missed.
+    fn welcome(&mut self) {
+        self.control = self.address.as_ref().and_then(Address::accept);
+        self.inbox = Inbox::default();
+        let exited = self.tree.root_status().map(Report::RootExited);
+        let news: Vec<_> = [Some(self.ready()), exited, self.end.clone()].into_iter().flatten().collect();
+        self.send(&news);
+    }
+
+    fn ready(&self) -> Report {
+        Report::Ready { pid: self.tree.root(), start: self.root_start }
     }
 
     /// Takes the pending signals. True if one of them asks us to end.
@@ -251,7 +316,9 @@ impl Keeper {
         survivors.truncate(MAX_LISTED);
         escaped.truncate(MAX_LISTED);
         let cause = self.life.cause().unwrap_or(Cause::RootExit);
-        Report::Extinct { cause, escaped, survivors }
+        let end = Report::Extinct { cause, escaped, survivors };
+        self.end = Some(end.clone());
+        end
     }
 
     /// Reports in one write. A bot that no longer listens shows itself at the next read.
@@ -266,6 +333,15 @@ impl Keeper {
     fn now(&self) -> u64 {
         u64::try_from(self.born.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
+}
+
+/// Why a sleep has ended; none of it if time is up.
+struct Woken {
+    signalled: bool,
+    /// The bot has said something, or is gone.
+    spoken: bool,
+    /// Somebody wants to be the new owner.
+    visited: bool,
 }
 
 fn poll_timeout(ms: i32) -> PollTimeout {

@@ -7,6 +7,7 @@
 //! Keepers are forked by a [`zygote`], ahead of their use, each with a [`blank`] process that is to become the command. So
 //! starting a run costs the bot one message and one `exec`.
 
+mod address;
 mod blank;
 pub mod channel;
 mod keep;

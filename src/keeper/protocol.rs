@@ -1,7 +1,7 @@
 //! The words that bot, keeper and command-to-be exchange, and how they are framed. Used by all ends.
 //!
 //! ```text
-//!   bot ── control socket ── keeper     Ready → ← Own, Arm, Signal, Cancel   Ending, RootExited, … Extinct →
+//!   bot ── control socket ── keeper     Ready → ← Own, Arm, Signal, Cancel   Ending, RootExited … Extinct →
 //!   bot ── launch socket ─── blank      ← Command + descriptors   Refusal →, or its end: exec has succeeded
 //! ```
 //!
@@ -90,6 +90,10 @@ pub enum Report {
     Ready { pid: i32, start: u64 },
     /// A [`Request::Signal`] did not arrive.
     SignalFailed { errno: i32 },
+    /// The run may outlive its bot; the next one finds its keeper at this abstract Unix socket.
+    Reachable { name: String },
+    /// It was to outlive its bot but could not be found again, so it will not.
+    Unreachable { errno: i32 },
     /// The tree is being ended, by request or by a deadline.
     Ending(Cause),
     /// The root ended. Its zombie is held until the tree is extinct.
@@ -214,6 +218,8 @@ mod tests {
         let info = ProcessInfo { pid: 9, start: 8, command: ") S 1 (".into(), why: "…".into() };
         vec![
             Report::Ready { pid: 1, start: u64::MAX },
+            Report::Reachable { name: "00abc".into() },
+            Report::Unreachable { errno: 98 },
             Report::SignalFailed { errno: 1 },
             Report::Ending(Cause::OverallTimeout),
             Report::RootExited(ExitStatus::Signal(9)),

@@ -96,12 +96,16 @@ pub fn descriptors(streams: Vec<Option<OwnedFd>>) -> Vec<i32> {
 #[napi(object, object_from_js = false)]
 pub struct Event {
     pub run: u32,
-    #[napi(ts_type = "'refused' | 'ending' | 'exit' | 'signal-failed' | 'extinct'")]
+    #[napi(
+        ts_type = "'refused' | 'reachable' | 'unreachable' | 'ending' | 'exit' | 'signal-failed' | 'extinct'"
+    )]
     pub kind: &'static str,
     /// `exit`: the root's exit code, or the signal that ended it.
     pub code: Option<i32>,
     pub signal: Option<i32>,
-    /// `refused`, `signal-failed`
+    /// `reachable`
+    pub name: Option<String>,
+    /// `refused`, `unreachable`, `signal-failed`
     pub errno: Option<i32>,
     /// `ending`, `extinct`
     #[napi(ts_type = "'root-exit' | 'cancel' | 'overall-timeout' | 'owner-exit' | 'lost'")]
@@ -125,12 +129,21 @@ impl Event {
             kind: "extinct",
             code: None,
             signal: None,
+            name: None,
             errno: None,
             ending: None,
             escaped: None,
             survivors: None,
         };
         match event {
+            RunEvent::Reachable(name) => {
+                js.kind = "reachable";
+                js.name = Some(name);
+            }
+            RunEvent::Unreachable(errno) => {
+                js.kind = "unreachable";
+                js.errno = Some(errno as i32);
+            }
             RunEvent::Ending(cause) => {
                 js.kind = "ending";
                 js.ending = Some(ending_name(Ending::Kept(cause)));

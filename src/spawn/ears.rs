@@ -69,6 +69,10 @@ impl Ears {
         loop {
             while let Some(payload) = self.inbox.next_payload().ok()? {
                 match protocol::decode(&payload).ok()? {
+                    Report::Reachable { name } => (self.on_event)(RunEvent::Reachable(name)),
+                    Report::Unreachable { errno } => {
+                        (self.on_event)(RunEvent::Unreachable(Errno::from_raw(errno)));
+                    }
                     Report::Ending(cause) => (self.on_event)(RunEvent::Ending(cause)),
                     Report::RootExited(status) => (self.on_event)(RunEvent::RootExited(status)),
                     Report::SignalFailed { errno } => {

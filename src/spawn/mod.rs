@@ -62,6 +62,10 @@ pub type OnEvent = Box<dyn Fn(RunEvent) + Send + Sync>;
 pub enum RunEvent {
     /// A program that was executed before could not be executed now. The last event; there is no tree.
     Refused(Errno),
+    /// `onOwnerExit: 'keep'`: the abstract Unix socket at which the next bot finds the keeper.
+    Reachable(String),
+    /// There can be none, so the run will not outlive the bot after all.
+    Unreachable(Errno),
     /// The keeper has begun to end the tree.
     Ending(Cause),
     RootExited(ExitStatus),

@@ -71,39 +71,39 @@ export class Stage {
   }
 
   async #complete() {
-    const started = performance.now()
     createInterface({ input: this.#witness }).on('line', (line) => {
       const [name, pid, start] = line.split('\t')
       this.members.push({ name, pid: Number(pid), start })
     })
-    while (this.members.length < cast.length) {
+    const deadline = performance.now() + START_LIMIT_MS
+    while (this.members.length < cast.length || this.#wrapperIsAlive()) {
       if (this.goneAt !== undefined) throw new Error('the agent ended before its tree was complete')
-      if (performance.now() - started > START_LIMIT_MS) {
+      if (performance.now() > deadline) {
         throw new Error(`only ${this.members.length} of ${cast.length} processes started`)
       }
       await sleep(10)
     }
-    // Wrappers that exit first have exited when nobody is a child of theirs any more.
-    while (this.#inTransit()) await sleep(10)
     this.helpers = this.#between()
+  }
+
+  /** Whether one of those that start another process and then exit has not exited yet. */
+  #wrapperIsAlive() {
+    const known = new Set([this.bot.pid, ...this.members.map((member) => member.pid)])
+    return this.members.some((member) => {
+      const parent = look(member.pid)?.parent
+      return !known.has(parent) && carries(parent, this.#mark) && descriptor(parent, 3) === this.#witnessId
+    })
   }
 
   /** From the agent upwards to the bot. */
   #between() {
     const helpers = []
     const agent = this.members.find(({ name }) => name === 'agent')
-    for (let pid = look(agent.pid).parent; pid !== this.bot.pid; pid = helpers.at(-1).parent) {
-      helpers.push({ ...look(pid), name: programOf(pid) })
+    for (let above = look(look(agent.pid)?.parent); above?.pid !== this.bot.pid; above = look(above.parent)) {
+      if (above === null) throw new Error('the agent is not below its bot')
+      helpers.push({ ...above, name: programOf(above.pid) })
     }
     return helpers
-  }
-
-  #inTransit() {
-    const known = new Set([this.bot.pid, ...this.members.map((member) => member.pid)])
-    return this.members.some((member) => {
-      const parent = look(member.pid)?.parent
-      return !known.has(parent) && carries(parent, this.#mark) && descriptor(parent, 3) === this.#witnessId
-    })
   }
 
   get botIsAlive() {

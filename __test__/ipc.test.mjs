@@ -1,0 +1,237 @@
+// Messages between bot and command: Node's own channel, with an owned command at its other end.
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import diagnostics from 'node:diagnostics_channel'
+import { once } from 'node:events'
+import { readdirSync, readFileSync } from 'node:fs'
+import { connect, createServer } from 'node:net'
+import { after, describe, test } from 'node:test'
+import { spawnOwned } from 'spawn-owned'
+import { facts, record, same } from './fixtures/side-by-side.mjs'
+import { script } from './support/fixtures.mjs'
+
+const options = { timeout: 20_000 }
+const ANSWERS = script('answers-messages.mjs')
+const withChannel = (more) => ({ stdio: ['ignore', 'pipe', 'inherit', 'ipc'], ...more })
+const answering = (start, more) => start(process.execPath, [ANSWERS], withChannel(more))
+
+/** The end of the channel and the end of the process come in any order; each has its own. */
+function ordered({ log, stdout }) {
+  const channel = log.filter(([event]) => ['message', 'disconnect', 'close'].includes(event))
+  const process = log.filter(([event]) => ['spawn', 'error', 'exit', 'close'].includes(event))
+  return { channel, process, stdout }
+}
+
+/** Sends everything, and waits for as many answers. */
+async function exchange(child, messages) {
+  const answers = []
+  for (const message of messages) child.send(message)
+  while (answers.length < messages.length) answers.push((await once(child, 'message'))[0])
+  return answers
+}
+
+describe('messages', () => {
+  const plain = ['text', 7, null, true, [], { a: { b: [1, 'ä\u{1f600}', null] } }, 'x'.repeat(3_000_000)]
+  const rich = [new Map([[1, { a: 1n }]]), new Set(['x']), new Date(7), /x/g, Buffer.from('bytes'), undefined, NaN]
+  const sent = {
+    'as JSON': [undefined, plain],
+    'as JSON, asked for': ['json', plain],
+    'as structured clones': ['advanced', [...plain, ...rich]],
+    'rich ones as JSON': [undefined, [new Date(7), new Map([[1, 2]]), { a: undefined, b: NaN }]],
+  }
+  for (const [how, [serialization, messages]] of Object.entries(sent)) {
+    same(how, async (start) => {
+      const child = answering(start, { serialization })
+      const ended = record(child)
+      const answers = await exchange(child, messages)
+      child.disconnect()
+      return [answers.length, answers, ordered(await ended).process]
+    })
+  }
+
+  same('sent in a burst before the exit all arrive', async (start) => {
+    const child = answering(start)
+    const ended = record(child)
+    child.send('burst')
+    const { channel, process } = ordered(await ended)
+    assert.equal(channel.length, 2003)
+    return [channel.slice(-3), process]
+  })
+
+  same('are told when they were sent', async (start) => {
+    const child = answering(start)
+    const ended = record(child)
+    const seen = []
+    await new Promise((resolve) => {
+      const wasSent = (error) => seen.push(error) === 3 && resolve()
+      seen.push(child.send('a', wasSent), child.send('b', undefined, wasSent))
+      seen.push(child.send('exit', undefined, {}, wasSent))
+      seen.splice(0, 3, ...seen.slice(0, 3).map((value) => typeof value))
+      seen.length = 0
+    })
+    return [seen, ordered(await ended)]
+  })
+
+  same('of a reserved name are not for listeners', async (start) => {
+    const child = answering(start)
+    const ended = record(child)
+    let internal = 0
+    child.on('internalMessage', ({ cmd }) => (internal += cmd === 'NODE_mine'))
+    child.send({ cmd: 'NODE_mine' })
+    await exchange(child, ['ordinary'])
+    child.disconnect()
+    return [internal, ordered(await ended)]
+  })
+})
+
+describe('the end of the channel', () => {
+  const ends = {
+    'the bot disconnects': (child) => child.disconnect(),
+    'the command disconnects': (child) => child.send('disconnect'),
+    'the command exits': (child) => child.send('exit'),
+    'the command is killed': (child) => child.kill('SIGKILL'),
+  }
+  for (const [what, end] of Object.entries(ends)) {
+    same(what, async (start) => {
+      const child = answering(start)
+      const ended = record(child)
+      const state = () => [child.connected, typeof child.channel, child.channel === null]
+      await exchange(child, ['ready'])
+      const seen = [state()]
+      child.on('disconnect', () => seen.push(state()))
+      end(child)
+      return [ordered(await ended), seen, state()]
+    })
+  }
+
+  same('is told to whoever still sends', async (start) => {
+    const child = answering(start)
+    const ended = record(child)
+    await exchange(child, ['ready'])
+    child.disconnect()
+    const { log } = await ended
+    const [told] = await new Promise((resolve) => child.send('too late', (...args) => resolve(args)))
+    const failed = once(child, 'error')
+    const seen = [child.send('too late'), facts(told), facts((await failed)[0])]
+    child.disconnect()
+    return [seen, log.length, facts((await once(child, 'error'))[0])]
+  })
+
+  same('of wrong messages is not near', async (start) => {
+    const child = answering(start)
+    const ended = record(child)
+    const seen = []
+    for (const args of [[], [undefined], [Symbol('s')], [() => {}], ['x', 'not a handle'], ['x', {}], ['x', null, 7]]) {
+      try {
+        seen.push(typeof child.send(...args))
+      } catch (error) {
+        seen.push(facts(error))
+      }
+    }
+    child.disconnect()
+    return [seen, ordered(await ended).process]
+  })
+})
+
+describe('the channel', () => {
+  for (const index of [0, 1, 2, 3, 5]) {
+    same(`at descriptor ${index}`, async (start) => {
+      const stdio = Array(6).fill('ignore').with(index, 'ipc')
+      const child = start(process.execPath, [ANSWERS], { stdio })
+      const ended = record(child)
+      const answers = await exchange(child, ['one', { two: 2 }])
+      child.disconnect()
+      return [answers, child.stdio, (await ended).log.at(-1)]
+    })
+  }
+
+  same('is announced in the environment', async (start) => {
+    const child = start('/bin/cat', ['/proc/self/environ'], withChannel({ env: { A: '1' }, serialization: 'advanced' }))
+    const { stdout, log } = await record(child)
+    const pairs = stdout.split('\0').slice(0, -1)
+    return [start.name === 'spawn' ? pairs : pairs.slice(0, -1), log.length]
+  })
+
+  same('passes servers on', async (start) => {
+    const child = answering(start)
+    const ended = record(child)
+    const server = createServer().listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    const { port } = server.address()
+    child.send('serve', server)
+    await once(child, 'message')
+    server.close()
+    const client = connect(port, '127.0.0.1')
+    const [text] = await once(client, 'data')
+    child.send('exit')
+    return [String(text), ordered(await ended)]
+  })
+
+  const bot = (steps, held) => async (start) => {
+    const child = spawn(process.execPath, [script('bot-lets-go.mjs'), start.name, ...steps])
+    if (held) child.stdin.end()
+    const { stdout, stderr } = await record(child)
+    assert.equal(stdout.startsWith('command exited with 0'), held, stderr)
+    return stdout
+  }
+  same('holds the bot, as its command does', bot(['ipc'], true))
+  same('does not hold a bot that let go of the command and does not listen', bot(['ipc', 'unref', 'channel.unref'], false))
+  same('holds a bot that listens', bot(['ipc', 'listen', 'unref'], true))
+  same('does not hold a bot that let go of both', bot(['ipc', 'listen', 'unref', 'channel.unref'], false))
+  same('holds a bot that took it back', bot(['ipc', 'unref', 'channel.unref', 'channel.ref', 'ref'], true))
+
+  same('is no process to whoever watches processes', async (start) => {
+    const seen = []
+    const listener = ({ process }) => seen.push(process)
+    diagnostics.subscribe('child_process', listener)
+    const child = answering(start)
+    diagnostics.unsubscribe('child_process', listener)
+    const ended = record(child)
+    child.send('exit')
+    await ended
+    return seen.map((process) => process === child)
+  })
+})
+
+describe('an owned command with a channel', () => {
+  test('is ended as any other', options, async () => {
+    const child = answering(spawnOwned)
+    const ended = record(child)
+    await exchange(child, ['ready'])
+    const exit = await child.cancel()
+    assert.deepEqual([exit.reason, exit.signal, exit.survivors], ['manual-cancel', 'SIGTERM', []])
+    const { channel } = ordered(await ended)
+    assert.deepEqual(channel.slice(-2), [['disconnect'], ['close', null, 'SIGTERM']])
+  })
+
+  test('closes although a descendant held the channel', options, async () => {
+    const child = spawnOwned('sh', ['-c', 'sleep 60 & exit 5'], withChannel())
+    const { channel } = ordered(await record(child))
+    assert.deepEqual(channel, [['disconnect'], ['close', 5, null]])
+  })
+
+  test('closes although a process outside holds the channel', options, async (t) => {
+    const outsider = spawn(process.execPath, [script('holds-what-it-is-given.mjs')], withChannel())
+    t.after(() => outsider.kill('SIGKILL'))
+    const gives = script('gives-a-descriptor-away.mjs')
+    const args = ['-c', 'exec "$0" "$1" 5 5<&3', process.execPath, gives]
+    const child = spawnOwned('sh', args, withChannel())
+    t.after(() => child.connected && child.disconnect())
+    const ended = record(child)
+    const [, handle] = await once(child, 'message')
+    outsider.send('take this', handle)
+    await once(outsider, 'message')
+    child.send('it was taken')
+    const { channel } = ordered(await ended)
+    assert.deepEqual(channel.slice(-2), [['disconnect'], ['close', 0, null]])
+    assert.equal(outsider.exitCode, null, 'the outsider still holds the channel')
+  })
+})
+
+after(() => {
+  const children = readdirSync('/proc/self/task').flatMap((thread) =>
+    readFileSync(`/proc/self/task/${thread}/children`, 'utf8').split(' ').filter(Boolean),
+  )
+  const left = children.map((pid) => readFileSync(`/proc/${pid}/cmdline`, 'utf8').replaceAll('\0', ' ').trim())
+  assert.deepEqual(left.filter((line) => !line.startsWith('spawn-owned-keeper zygote')), [], 'no helper is left')
+})

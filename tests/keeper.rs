@@ -1,0 +1,306 @@
+//! The keeper's executable, spoken to as a bot speaks to it. Liveness is judged by the end of a pipe that every process
+//! of a tree holds.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used)] // A test may fail.
+
+use std::io::Read;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
+use spawn_owned::keeper::protocol::{self, Command as Launch, Inbox, Own, Refusal, Report, Request, Slot};
+use spawn_owned::keeper::{HELLO, TITLE_ROOM, ZYGOTE, channel};
+use spawn_owned::run::lifecycle::Timeout;
+use spawn_owned::run::{Cause, ExitStatus, Policy};
+
+const SOON: Duration = Duration::from_secs(5);
+
+/// A bot with a zygote.
+struct Bot {
+    socket: OwnedFd,
+    zygote: Child,
+}
+
+/// What a bot holds of one run.
+struct Run {
+    control: Option<OwnedFd>,
+    inbox: Inbox,
+    launch: OwnedFd,
+    pid: i32,
+}
+
+impl Bot {
+    fn new() -> Self {
+        let (socket, theirs) = channel::message_pair().unwrap();
+        let zygote = Command::new(env!("CARGO_BIN_EXE_spawn-owned-keeper"))
+            .args([ZYGOTE, &" ".repeat(TITLE_ROOM)])
+            .env_clear()
+            .stdin(Stdio::from(theirs))
+            .spawn()
+            .unwrap();
+        let mut hello = [0; 4];
+        channel::receive_within(&socket, &mut hello, &mut Vec::new(), SOON).unwrap();
+        assert_eq!(hello, HELLO);
+        Self { socket, zygote }
+    }
+
+    /// A keeper that waits for a run.
+    fn keeper(&self) -> Run {
+        channel::send_all(&self.socket, b"k", &[]).unwrap();
+        let (mut errno, mut fds) = ([1; 4], Vec::new());
+        channel::receive_within(&self.socket, &mut errno, &mut fds, SOON).unwrap();
+        assert_eq!((errno, fds.len()), ([0; 4], 2));
+        let (launch, control) = (fds.pop().unwrap(), fds.pop().unwrap());
+        let mut run = Run { control: Some(control), inbox: Inbox::default(), launch, pid: 0 };
+        let Report::Ready { pid, start } = run.hear().unwrap() else { panic!("not ready") };
+        assert!(pid > 0 && start > 0);
+        run.pid = pid;
+        run
+    }
+
+    /// `sh -c script` that holds the witness as descriptor 3.
+    fn run(&self, script: &str, witness: &Witness, policy: Policy) -> Run {
+        let run = self.keeper();
+        run.launch(&["sh", "-c", script], witness);
+        assert_eq!(run.exec_result(), None);
+        run.own(policy);
+        run
+    }
+}
+
+impl Drop for Bot {
+    fn drop(&mut self) {
+        // Its keepers go by themselves: their sockets close.
+        self.zygote.kill().unwrap();
+        self.zygote.wait().unwrap();
+    }
+}
+
+impl Run {
+    fn launch(&self, argv: &[&str], witness: &Witness) {
+        let argv: String = argv.iter().map(|arg| format!("{arg}\0")).collect();
+        let command = Launch {
+            file: argv.split('\0').next().unwrap(),
+            argv: &argv,
+            env: "PATH=/usr/bin:/bin\0SPAWN_OWNED_RUN=test\0",
+            uid: None,
+            gid: None,
+            umask: 0o22,
+            stdio: vec![Slot::Null, Slot::Null, Slot::Null, Slot::Sent],
+        };
+        let here = std::fs::File::open(".").unwrap();
+        let fds: [RawFd; 2] = [here.as_raw_fd(), witness.write.as_ref().unwrap().as_raw_fd()];
+        channel::send_all(&self.launch, &protocol::encode(&command).unwrap(), &fds).unwrap();
+    }
+
+    /// `None`: executed.
+    fn exec_result(&self) -> Option<i32> {
+        let (mut inbox, mut buffer) = (Inbox::default(), [0; 64]);
+        loop {
+            match channel::receive_within(&self.launch, &mut buffer, &mut Vec::new(), SOON).unwrap() {
+                0 => return None,
+                count => inbox.push(&buffer[..count]),
+            }
+            if let Some(payload) = inbox.next_payload().unwrap() {
+                return Some(protocol::decode::<Refusal>(&payload).unwrap().errno);
+            }
+        }
+    }
+
+    fn own(&self, policy: Policy) {
+        self.say(&Request::Own(Own {
+            run_id: "test",
+            preview: "sh",
+            on_owner_exit: policy,
+            on_leader_exit: Policy::Kill,
+            grace_ms: 5_000,
+        }));
+    }
+
+    fn say(&self, request: &Request) {
+        let control = self.control.as_ref().unwrap();
+        channel::send_all(control, &protocol::encode(request).unwrap(), &[]).unwrap();
+    }
+
+    /// The keeper's next word; `None` when it has hung up.
+    fn hear(&mut self) -> Option<Report> {
+        let mut buffer = [0; 4096];
+        loop {
+            if let Some(payload) = self.inbox.next_payload().unwrap() {
+                return Some(protocol::decode(&payload).unwrap());
+            }
+            let control = self.control.as_ref().unwrap();
+            match channel::receive_within(control, &mut buffer, &mut Vec::new(), SOON) {
+                Ok(0) => return None,
+                Ok(count) => self.inbox.push(&buffer[..count]),
+                Err(error) => panic!("the keeper says nothing: {error}"),
+            }
+        }
+    }
+}
+
+/// A pipe. Its end means that no process that was given the other side exists.
+struct Witness {
+    read: std::io::PipeReader,
+    write: Option<std::io::PipeWriter>,
+}
+
+impl Witness {
+    fn new() -> Self {
+        let (read, write) = std::io::pipe().unwrap();
+        Self { read, write: Some(write) }
+    }
+
+    /// Waits until the tree has written so many bytes: it stands.
+    fn stands(&mut self, bytes: usize) {
+        self.read.read_exact(&mut vec![0; bytes]).unwrap();
+    }
+
+    /// Waits until nobody holds the pipe any more.
+    fn is_gone(mut self) {
+        drop(self.write.take());
+        let began = Instant::now();
+        std::io::copy(&mut self.read, &mut std::io::sink()).unwrap();
+        assert!(began.elapsed() < SOON, "it took {:?} to end the tree", began.elapsed());
+    }
+}
+
+/// Lives until it is killed, and no longer than a test may take.
+const FOREVER: &str = "exec sleep 60";
+
+#[test]
+fn a_command_that_exits_is_reported_and_its_keeper_hangs_up() {
+    let (bot, witness) = (Bot::new(), Witness::new());
+    let mut run = bot.run("exit 7", &witness, Policy::Kill);
+    assert_eq!(run.hear(), Some(Report::RootExited(ExitStatus::Code(7))));
+    let end = Report::Extinct { cause: Cause::RootExit, escaped: vec![], survivors: vec![] };
+    assert_eq!(run.hear(), Some(end));
+    assert_eq!(run.hear(), None);
+    witness.is_gone();
+}
+
+#[test]
+fn a_command_that_cannot_be_executed_is_refused_with_the_reason() {
+    let (bot, witness) = (Bot::new(), Witness::new());
+    let run = bot.keeper();
+    run.launch(&["no-such-command"], &witness);
+    assert_eq!(run.exec_result(), Some(nix::libc::ENOENT));
+    drop(run);
+    witness.is_gone();
+}
+
+#[test]
+fn a_bot_that_hangs_up_takes_the_tree_along() {
+    let (bot, mut witness) = (Bot::new(), Witness::new());
+    let run =
+        bot.run(&format!("setsid sh -c 'echo >&3; {FOREVER}' & echo >&3; {FOREVER}"), &witness, Policy::Kill);
+    witness.stands(2);
+    drop(run);
+    witness.is_gone();
+}
+
+#[test]
+fn a_bot_that_dies_between_launch_and_rules_leaves_nothing() {
+    let (bot, mut witness) = (Bot::new(), Witness::new());
+    let run = bot.keeper();
+    run.launch(
+        &["sh", "-c", &format!("trap '' TERM; setsid sh -c 'echo >&3; {FOREVER}' & echo >&3; wait")],
+        &witness,
+    );
+    witness.stands(2);
+    drop(run);
+    witness.is_gone();
+}
+
+#[test]
+fn what_is_not_our_protocol_ends_the_run_like_a_bot_that_is_gone() {
+    for bytes in [
+        &b"GET / HTTP/1.1\r\n\r\n"[..],
+        b"SO\x63\0\0\0\0\0",
+        b"SO\x01\0\xff\xff\xff\xff",
+        b"SO\x01\0\x01\0\0\0\xee",
+    ] {
+        let (bot, mut witness) = (Bot::new(), Witness::new());
+        let run = bot.run(&format!("echo >&3; {FOREVER}"), &witness, Policy::Kill);
+        witness.stands(1);
+        channel::send_all(run.control.as_ref().unwrap(), bytes, &[]).unwrap();
+        witness.is_gone();
+    }
+}
+
+#[test]
+fn requests_that_arrive_together_with_the_rules_are_obeyed() {
+    let (bot, witness) = (Bot::new(), Witness::new());
+    let mut run = bot.keeper();
+    run.launch(&["sh", "-c", FOREVER], &witness);
+    assert_eq!(run.exec_result(), None);
+    let own = Own {
+        run_id: "test",
+        preview: "",
+        on_owner_exit: Policy::Kill,
+        on_leader_exit: Policy::Kill,
+        grace_ms: 5_000,
+    };
+    let kill = Request::Cancel { signal: nix::libc::SIGKILL, grace_ms: 0 };
+    let both = [protocol::encode(&Request::Own(own)).unwrap(), protocol::encode(&kill).unwrap()].concat();
+    channel::send_all(run.control.as_ref().unwrap(), &both, &[]).unwrap();
+    assert_eq!(run.hear(), Some(Report::Ending(Cause::Cancel)));
+    assert_eq!(run.hear(), Some(Report::RootExited(ExitStatus::Signal(nix::libc::SIGKILL))));
+    witness.is_gone();
+}
+
+#[test]
+fn a_kept_run_outlives_its_bot_keeps_its_deadline_and_its_end_is_remembered() {
+    let (bot, mut witness) = (Bot::new(), Witness::new());
+    let mut run = bot.run(&format!("echo >&3; {FOREVER}"), &witness, Policy::Keep);
+    let Some(Report::Reachable { name }) = run.hear() else { panic!("not reachable") };
+    witness.stands(1);
+    run.say(&Request::Arm(Timeout { after_ms: 300, signal: nix::libc::SIGUSR1 }));
+    let pid = run.pid;
+    drop(run);
+    drop(bot);
+    // Only its own deadline ends it.
+    witness.is_gone();
+
+    let mut next = visit(&name);
+    assert!(matches!(next.hear(), Some(Report::Ready { pid: root, .. }) if root == pid));
+    assert_eq!(next.hear(), Some(Report::RootExited(ExitStatus::Signal(nix::libc::SIGUSR1))));
+    assert!(matches!(next.hear(), Some(Report::Extinct { cause: Cause::OverallTimeout, .. })));
+    assert_eq!(next.hear(), None, "told once, it need not be remembered any more");
+}
+
+#[test]
+fn the_next_owner_of_a_kept_run_can_end_it() {
+    let (bot, mut witness) = (Bot::new(), Witness::new());
+    let mut run = bot.run(&format!("echo >&3; {FOREVER}"), &witness, Policy::Keep);
+    let Some(Report::Reachable { name }) = run.hear() else { panic!("not reachable") };
+    witness.stands(1);
+    drop(run);
+    drop(bot);
+    let mut next = visit(&name);
+    assert!(matches!(next.hear(), Some(Report::Ready { .. })));
+    next.say(&Request::Cancel { signal: nix::libc::SIGTERM, grace_ms: 5_000 });
+    witness.is_gone();
+}
+
+#[test]
+fn waiting_keepers_and_blanks_end_with_their_bot() {
+    let (bot, mut witness) = (Bot::new(), Witness::new());
+    // The blank holds what it was sent, so a half-sent request makes it hold the witness.
+    let run = bot.keeper();
+    let write = witness.write.as_ref().unwrap().as_raw_fd();
+    channel::send_all(&run.launch, b"SO", &[write]).unwrap();
+    witness.write.take();
+    drop(run);
+    witness.is_gone();
+}
+
+/// The next bot, at the keeper's door.
+fn visit(name: &str) -> Run {
+    let visitor = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
+    connect(visitor.as_raw_fd(), &UnixAddr::new_abstract(name.as_bytes()).unwrap()).unwrap();
+    let (nobody, _) = channel::pair().unwrap();
+    Run { control: Some(visitor), inbox: Inbox::default(), launch: nobody, pid: 0 }
+}
