@@ -19,6 +19,7 @@ import * as burst from './burst.mjs'
 import * as cancel from './cancel.mjs'
 import * as importCost from './import.mjs'
 import * as keeperStart from './keeper-start.mjs'
+import { busyShare } from './lib/proc.mjs'
 import { plot } from './lib/svg.mjs'
 import { markdown, terminalTable } from './lib/table.mjs'
 import * as memory from './memory.mjs'
@@ -43,6 +44,10 @@ process.env.SPAWN_OWNED_REGISTRY = join(scratch, 'process-registry.json')
 process.on('exit', () => rmSync(scratch, { recursive: true, force: true }))
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.once(signal, () => process.exit(1))
 
+const busy = await busyShare(500)
+if (busy > 0.05) {
+  console.error(`  ${percent(busy)} of the CPUs are busy with something else: these figures are provisional`)
+}
 const rows = await measure(chosen, options.quick)
 const machine = {
   cpu: cpus()[0].model.trim(),
@@ -50,6 +55,7 @@ const machine = {
   kernel: release(),
   node: process.version,
   date: new Date().toISOString().slice(0, 10),
+  busyBefore: percent(busy),
 }
 console.log(`\n${terminalTable(rows)}\n`)
 write(rows)
@@ -84,6 +90,10 @@ async function measure(modules, quick) {
     progress(`${((performance.now() - began) / 1000).toFixed(1)} s`)
   }
   return rows
+}
+
+function percent(share) {
+  return `${Math.round(share * 100)} %`
 }
 
 function write(rows) {

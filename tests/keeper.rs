@@ -80,7 +80,7 @@ impl Drop for Bot {
 
 impl Run {
     fn launch(&self, argv: &[&str], witness: &Witness) {
-        let argv: String = argv.iter().map(|arg| format!("{arg}\0")).collect();
+        let argv = argv.join("\0") + "\0";
         let command = Launch {
             file: argv.split('\0').next().unwrap(),
             argv: &argv,
@@ -159,7 +159,7 @@ impl Witness {
     }
 
     /// Waits until nobody holds the pipe any more.
-    fn is_gone(mut self) {
+    fn gone(mut self) {
         drop(self.write.take());
         let began = Instant::now();
         std::io::copy(&mut self.read, &mut std::io::sink()).unwrap();
@@ -178,7 +178,7 @@ fn a_command_that_exits_is_reported_and_its_keeper_hangs_up() {
     let end = Report::Extinct { cause: Cause::RootExit, escaped: vec![], survivors: vec![] };
     assert_eq!(run.hear(), Some(end));
     assert_eq!(run.hear(), None);
-    witness.is_gone();
+    witness.gone();
 }
 
 #[test]
@@ -188,7 +188,7 @@ fn a_command_that_cannot_be_executed_is_refused_with_the_reason() {
     run.launch(&["no-such-command"], &witness);
     assert_eq!(run.exec_result(), Some(nix::libc::ENOENT));
     drop(run);
-    witness.is_gone();
+    witness.gone();
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn a_bot_that_hangs_up_takes_the_tree_along() {
         bot.run(&format!("setsid sh -c 'echo >&3; {FOREVER}' & echo >&3; {FOREVER}"), &witness, Policy::Kill);
     witness.stands(2);
     drop(run);
-    witness.is_gone();
+    witness.gone();
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn a_bot_that_dies_between_launch_and_rules_leaves_nothing() {
     );
     witness.stands(2);
     drop(run);
-    witness.is_gone();
+    witness.gone();
 }
 
 #[test]
@@ -226,7 +226,7 @@ fn what_is_not_our_protocol_ends_the_run_like_a_bot_that_is_gone() {
         let run = bot.run(&format!("echo >&3; {FOREVER}"), &witness, Policy::Kill);
         witness.stands(1);
         channel::send_all(run.control.as_ref().unwrap(), bytes, &[]).unwrap();
-        witness.is_gone();
+        witness.gone();
     }
 }
 
@@ -248,7 +248,7 @@ fn requests_that_arrive_together_with_the_rules_are_obeyed() {
     channel::send_all(run.control.as_ref().unwrap(), &both, &[]).unwrap();
     assert_eq!(run.hear(), Some(Report::Ending(Cause::Cancel)));
     assert_eq!(run.hear(), Some(Report::RootExited(ExitStatus::Signal(nix::libc::SIGKILL))));
-    witness.is_gone();
+    witness.gone();
 }
 
 #[test]
@@ -262,7 +262,7 @@ fn a_kept_run_outlives_its_bot_keeps_its_deadline_and_its_end_is_remembered() {
     drop(run);
     drop(bot);
     // Only its own deadline ends it.
-    witness.is_gone();
+    witness.gone();
 
     let mut next = visit(&name);
     assert!(matches!(next.hear(), Some(Report::Ready { pid: root, .. }) if root == pid));
@@ -282,7 +282,7 @@ fn the_next_owner_of_a_kept_run_can_end_it() {
     let mut next = visit(&name);
     assert!(matches!(next.hear(), Some(Report::Ready { .. })));
     next.say(&Request::Cancel { signal: nix::libc::SIGTERM, grace_ms: 5_000 });
-    witness.is_gone();
+    witness.gone();
 }
 
 #[test]
@@ -294,7 +294,7 @@ fn waiting_keepers_and_blanks_end_with_their_bot() {
     channel::send_all(&run.launch, b"SO", &[write]).unwrap();
     witness.write.take();
     drop(run);
-    witness.is_gone();
+    witness.gone();
 }
 
 /// The next bot, at the keeper's door.

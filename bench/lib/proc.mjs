@@ -2,9 +2,24 @@
 
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
 import { basename } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 
 export function availableMb() {
   return Number(/^MemAvailable:\s+(\d+)/m.exec(readFileSync('/proc/meminfo', 'utf8'))[1]) / 1024
+}
+
+/** Share of all CPUs, 0 to 1, that somebody used meanwhile. */
+export async function busyShare(ms) {
+  const before = cpuTicks()
+  await delay(ms)
+  const after = cpuTicks()
+  return 1 - (after.idle - before.idle) / Math.max(1, after.all - before.all)
+}
+
+function cpuTicks() {
+  const [, ...ticks] = readFileSync('/proc/stat', 'utf8').split('\n', 1)[0].split(/\s+/).map(Number)
+  // user, nice, system, idle, iowait, irq, softirq, steal; what follows is contained in user and nice.
+  return { idle: ticks[3] + ticks[4], all: sum(ticks.slice(0, 8)) }
 }
 
 /** `{ state, parent }`, or null when there is no such process. */

@@ -56,7 +56,7 @@ export function markdown({ rows, machine, quick, image }) {
     '',
     `${machine.cpu}, ${machine.cores} cores, Linux ${machine.kernel}, Node ${machine.node}, ${machine.date}${quick ? ' (quick run)' : ''}.`,
     'Ratios of medians, interleaved in one run; less is better unless the target says ≥. The interval is 95 %, by resampling.',
-    'Rows without a target are information.',
+    `Rows without a target are information. Busy with something else before the run began: ${machine.busyBefore}.`,
     '',
     ...(image ? [`![The same as a plot](${image})`, ''] : []),
     line(HEADERS),
