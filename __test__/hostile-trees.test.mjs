@@ -5,6 +5,7 @@ import { describe, test } from 'node:test'
 import { cancel, spawnOwned } from 'spawn-owned'
 import { program } from './support/fixtures.mjs'
 import { hastyWrappers, hostileTrees, treeNamed } from './support/hostile-trees.mjs'
+import { instant } from './support/random.mjs'
 import { CLEANED_UP, NEWBORN, openWitness } from './support/witness.mjs'
 
 const FOR_EVER = 1e8
@@ -19,9 +20,10 @@ async function standing(t, tree) {
   return { child, witness }
 }
 
-function start(t, tree, witness) {
+function start(t, tree, witness, ...handedOn) {
   const [command, args] = tree.command(witness.path)
-  const child = spawnOwned(command, args, { stdio: ['pipe', 'ignore', 'ignore'], graceMs: SHORT_GRACE })
+  const stdio = ['pipe', 'ignore', 'ignore', ...handedOn]
+  const child = spawnOwned(command, args, { stdio, graceMs: SHORT_GRACE })
   t.after(() => child.stdin.destroy())
   return child
 }
@@ -42,6 +44,24 @@ describe('cancel ends', () => {
       assert.equal(exit.reason, 'manual-cancel')
       assert.equal(exit.runId, child.runId)
       assert.deepEqual(await child.wait(), exit)
+    })
+  }
+})
+
+// The witness travels as a descriptor here: a process that has not yet got as far as opening it holds it all the same.
+describe('cancel while it is being born ends', () => {
+  const instants = [0, 0.3, 1, 2, 4]
+  for (const tree of hostileTrees) {
+    test(tree.name, options, async (t) => {
+      for (const afterMs of instants) {
+        const witness = openWitness(t)
+        const child = start(t, tree, witness, witness.writeEnd)
+        witness.release()
+        if (afterMs > 0) await instant(afterMs)
+        const exit = await child.cancel({ graceMs: 50 })
+        assertExtinct(witness, exit)
+        assert.equal(exit.reason, 'manual-cancel', `cancelled after ${afterMs} ms`)
+      }
     })
   }
 })

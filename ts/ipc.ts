@@ -10,24 +10,46 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { closeSync } from 'node:fs'
 import { borrowedDescriptor, openBorrowing } from './native.js'
 
+/** Node's own, now: a bot may replace it by ours later. */
+const nodeSpawn = spawn
+
 export interface BorrowedChannel {
   /** The command's end. To be closed by {@link release} once the command has it. */
   readonly fd: number
   readonly channel: ChildProcess
   release(): void
+  /** Tells whoever has attached to the channel that its process, the command, has ended. */
+  exited(code: number | null, signal: NodeJS.Signals | null): void
 }
 
 export function borrowChannel(keeper: string, serialization: 'json' | 'advanced'): BorrowedChannel {
   const [ours, theirs] = openBorrowing()
   let channel: ChildProcess
   try {
-    channel = spawn(keeper, ['lend'], { stdio: [theirs, 'ignore', 'ignore', 'ipc'], env: {}, serialization })
+    channel = nodeSpawn(keeper, ['lend'], {
+      stdio: [theirs, 'ignore', 'ignore', 'ipc'],
+      env: {},
+      serialization,
+    })
   } finally {
     closeSync(theirs)
   }
   // It has done its work when it is gone; a failure shows when the descriptor does not come.
   channel.on('error', () => {})
   channel.unref()
+  // The helper's own exit is nobody's business. Node itself listens for it, to count the connections that were passed on.
+  const emit = channel.emit.bind(channel)
+  channel.emit = (event: string | symbol, ...args: unknown[]) =>
+    event === 'exit' ? false : (emit as EventEmit)(event, ...args)
   const fd = borrowedDescriptor(ours)
-  return { fd, channel, release: () => closeSync(fd) }
+  return {
+    fd,
+    channel,
+    release: () => closeSync(fd),
+    exited: (code, signal) => {
+      ;(emit as EventEmit)('exit', code, signal)
+    },
+  }
 }
+
+type EventEmit = (event: string | symbol, ...args: unknown[]) => boolean

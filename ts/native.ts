@@ -54,8 +54,10 @@ const host = new binding.Host(
   (event) => listeners.get(event.run)?.(event),
 )
 
-/** A command that is being executed. */
+/** A command that is being executed, or could not even be tried. */
 export interface Beginning {
+  /** Why it could not, or 0. Then its streams, if there are any, are at their end. */
+  readonly errno: number
   readonly pid: number
   /** Our ends of the piped descriptors, -1 where there is none. The caller owns them. */
   readonly fds: readonly number[]
@@ -73,14 +75,15 @@ export interface NativeRun {
   forget(): void
 }
 
-/** Begins to start a run, or returns the errno for which nothing could even be tried. To be finished in the same tick. */
-export function begin(options: LaunchOptions): Beginning | number {
+/** Begins to start a run. To be finished in the same tick. */
+export function begin(options: LaunchOptions): Beginning {
   const { errno, pid, fds } = host.begin(options)
-  if (errno !== 0) return errno
   return {
+    errno,
     pid,
     fds,
     finish(listener) {
+      if (errno !== 0) return errno
       const outcome = host.finish()
       return outcome.errno === 0 ? listen(outcome.run, listener) : outcome.errno
     },

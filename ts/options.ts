@@ -37,9 +37,8 @@ export interface RunSettings {
   stdio: unknown
 }
 
-export type SpawnArguments = [command: unknown, args?: unknown, options?: unknown]
-
-export function readArguments([command, second, third]: SpawnArguments): RunSettings {
+/** The second argument may be left out. */
+export function readArguments(command: unknown, second: unknown, third: unknown): RunSettings {
   checkString(command, 'file')
   if (command === '') throw invalidValue('file', command, 'cannot be empty')
 
@@ -139,7 +138,7 @@ export function environment(given: NodeJS.ProcessEnv | undefined): string[] {
 
 function directory(cwd: unknown): string | undefined {
   if (cwd == null) return undefined
-  const path = cwd instanceof URL ? fileURLToPath(cwd) : cwd
+  const path = cwd instanceof URL ? fileURLToPath(cwd) : Buffer.isBuffer(cwd) ? cwd.toString() : cwd
   checkString(path, 'options.cwd', 'of type string or an instance of Buffer or URL')
   return path === '' ? undefined : path
 }
@@ -252,7 +251,8 @@ function optionalText(options: SpawnOwnedOptions, name: keyof SpawnOwnedOptions)
 function optionalInt32(value: unknown, name: string): number | undefined {
   if (value == null) return undefined
   if (typeof value === 'number' && value === (value | 0)) return value
-  if (typeof value !== 'number' || nodeVersion < 26) throw invalidType(name, 'int32', value)
+  if (nodeVersion < 26) throw invalidType(name, 'int32', value)
+  if (typeof value !== 'number') throw invalidType(name, 'of type number', value)
   const range = Number.isInteger(value) ? '>= -2147483648 && <= 2147483647' : 'an integer'
   throw outOfRange(name, range, value)
 }

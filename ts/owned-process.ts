@@ -1,5 +1,6 @@
 // OwnedProcess: a ChildProcess to its callers, a run to its owner.
 
+import { AsyncResource } from 'node:async_hooks'
 import { ChildProcess } from 'node:child_process'
 import { EventEmitter } from 'node:events'
 import type net from 'node:net'
@@ -45,6 +46,9 @@ export class OwnedProcess extends EventEmitter {
   /** What `close` waits for: the exit, every piped stream but stdin, the IPC channel. */
   #openEnds = 1
   #exited = false
+  #channel: BorrowedChannel | undefined
+  /** Listeners run in the context in which the run was started. */
+  #context = new AsyncResource('OWNEDPROCESS')
   #stopListeningForAbort: (() => void) | undefined
   #end: Promise<RunExit>
   #settle!: (exit: RunExit) => void
@@ -153,14 +157,14 @@ export class OwnedProcess extends EventEmitter {
     this.#state = 'running'
     this.#startedAt = performance.now()
     runs.add(this)
-    if (channel) this.#attachChannel(channel.channel)
+    if (channel) this.#attachChannel(channel)
     process.nextTick(() => this.emit('spawn'))
     this.#listenForAbort()
   }
 
   /** The command could not be started: `error` follows on the next tick, and then `close`. */
   failed(errno: number, channel: BorrowedChannel | undefined): void {
-    if (channel) this.#attachChannel(channel.channel)
+    if (channel) this.#attachChannel(channel)
     process.nextTick(() => this.#onRefused(errno))
   }
 
@@ -169,31 +173,33 @@ export class OwnedProcess extends EventEmitter {
    * loop: what the command wrote before it exited is then seen before its exit.
    */
   onNative(event: NativeEvent): void {
-    setImmediate(() => {
-      switch (event.kind) {
-        case 'refused':
-          this.#onRefused(event.errno ?? 0)
-          break
-        case 'unreachable':
-          this.#onUnreachable(event.errno ?? 0)
-          break
-        case 'ending':
-          this.#onEnding(event.ending)
-          break
-        case 'exit':
-          this.#onExit(event.code ?? null, event.signal === undefined ? null : signalName(event.signal))
-          break
-        case 'signal-failed':
-          this.#onSignalFailed(event.errno ?? 0)
-          break
-        case 'extinct':
-          this.#onExtinct(event)
-          break
-      }
-    })
+    this.#context.runInAsyncScope(() => setImmediate(() => this.#handle(event)))
   }
 
   // ---- what happens ---------------------------------------------------------------------------------------------------
+
+  #handle(event: NativeEvent): void {
+    switch (event.kind) {
+      case 'refused':
+        this.#onRefused(event.errno ?? 0)
+        break
+      case 'unreachable':
+        this.#onUnreachable(event.errno ?? 0)
+        break
+      case 'ending':
+        this.#onEnding(event.ending)
+        break
+      case 'exit':
+        this.#onExit(event.code ?? null, event.signal === undefined ? null : signalName(event.signal))
+        break
+      case 'signal-failed':
+        this.#onSignalFailed(event.errno ?? 0)
+        break
+      case 'extinct':
+        this.#onExtinct(event)
+        break
+    }
+  }
 
   /** It does not run, and nothing of it exists. */
   #onRefused(errno: number): void {
@@ -236,6 +242,7 @@ export class OwnedProcess extends EventEmitter {
     else this.exitCode = code
     this.#stopListeningForAbort?.()
     this.#pipes?.closeStdin()
+    this.#channel?.exited(this.exitCode, this.signalCode)
     this.emit('exit', this.exitCode, this.signalCode)
     this.#afterExit()
   }
@@ -307,7 +314,9 @@ export class OwnedProcess extends EventEmitter {
   }
 
   /** The channel is a ChildProcess of its own (see ipc.ts); to our callers it is this one. */
-  #attachChannel(channel: ChildProcess): void {
+  #attachChannel(borrowed: BorrowedChannel): void {
+    const { channel } = borrowed
+    this.#channel = borrowed
     this.#openEnds++
     Object.defineProperties(this, {
       connected: { get: () => channel.connected, enumerable: true, configurable: true },
@@ -318,9 +327,17 @@ export class OwnedProcess extends EventEmitter {
       disconnect: channel.disconnect.bind(channel),
     })
     channel.removeAllListeners('error')
-    for (const event of ['message', 'internalMessage', 'disconnect', 'error']) {
+    for (const event of ['internalMessage', 'disconnect', 'error']) {
       channel.on(event, (...args) => this.emit(event, ...args))
     }
+    // Node keeps messages until somebody listens. So we listen only while somebody listens to us.
+    const forward = (...args: unknown[]) => this.emit('message', ...args)
+    this.on('newListener', (event) => {
+      if (event === 'message' && channel.listenerCount('message') === 0) channel.on('message', forward)
+    })
+    this.on('removeListener', (event) => {
+      if (event === 'message' && this.listenerCount('message') === 0) channel.off('message', forward)
+    })
     channel.once('close', () => this.#closeOne())
   }
 }

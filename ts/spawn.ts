@@ -5,7 +5,7 @@ import type { spawnOwned as SpawnOwned } from '../index.js'
 import { codedError, errnoError } from './errors.js'
 import { type BorrowedChannel, borrowChannel } from './ipc.js'
 import { begin, keeperPath } from './native.js'
-import { environment, type RunSettings, readArguments, type SpawnArguments } from './options.js'
+import { environment, type RunSettings, readArguments } from './options.js'
 import { OwnedProcess } from './owned-process.js'
 import * as runs from './runs.js'
 import { handOver, planStdio, type StdioPlan } from './stdio.js'
@@ -16,8 +16,8 @@ const spawning = diagnostics.tracingChannel('child_process.spawn')
 /** Failures to start that are the command's own: they emit `error` instead of throwing, as in Node. */
 const EMITTED = new Set(['EACCES', 'EAGAIN', 'EMFILE', 'ENFILE', 'ENOENT'])
 
-function spawn(...args: SpawnArguments): OwnedProcess {
-  const settings = readArguments(args)
+function spawn(command: unknown, args?: unknown, options?: unknown): OwnedProcess {
+  const settings = readArguments(command, args, options)
   if (runs.isLive(settings.runId)) {
     throw codedError(
       Error,
@@ -92,11 +92,11 @@ function tryToStart(
     timeoutMs: settings.timeoutMs,
     timeoutSignal: settings.timeoutSignal,
   })
-  if (typeof beginning === 'number') return beginning
-  const pipes = child.attach(beginning.fds)
+  // Without descriptors to be had there are no streams either, as in Node.
+  const pipes = beginning.fds.length > 0 ? child.attach(beginning.fds) : undefined
   const run = beginning.finish((event) => child.onNative(event))
   if (typeof run === 'number') {
-    if (!EMITTED.has(errnoError(run, 'spawn').code ?? '')) pipes.discard()
+    if (!EMITTED.has(errnoError(run, 'spawn').code ?? '')) pipes?.discard()
     return run
   }
   child.started(beginning.pid, run, channel)
@@ -106,7 +106,7 @@ function tryToStart(
 /** Strings as the native side wants them: each ended by a NUL. None contains one. */
 function block(strings: readonly unknown[]): string {
   // Not `join` alone: that would print null as nothing.
-  return strings.map((text) => `${text}\0`).join('')
+  return strings.map((text) => `${String(text)}\0`).join('')
 }
 
 export const spawnOwned = spawn as unknown as typeof SpawnOwned

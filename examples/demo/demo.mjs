@@ -46,13 +46,17 @@ async function perform() {
   const results = []
   for (const [index, scene] of scenes.entries()) results.push(await playScene(scene, index + 1))
 
-  heading('All together')
+  heading('Compared')
   say()
   for (const line of table(results)) say(line)
   say()
   paragraph(
+    `child_process left ${leftBy('plain', results)} running, spawn-owned ${leftBy('owned', results)}.`,
+    bold,
+  )
+  paragraph(
     'Judged by the kernel alone: a socket that every process of the tree holds open, whose end of file means that all ' +
-      'of them are gone, and pid with start time in /proc.',
+      'of them are gone, and pid with start time in /proc. What was left the demo has ended itself.',
     dim,
   )
   const surprises = results.filter(({ asAnnounced }) => !asAnnounced)
@@ -77,12 +81,21 @@ async function playScene(scene, number) {
 
   say()
   const verdict =
-    result.alive.length > 0 ? `${result.alive.length} of ${cast.length} still run` : 'nothing is left'
+    result.alive.length > 0
+      ? `${result.alive.length} of ${cast.length} still run`
+      : 'nothing of the tree is left'
   say(`  ${bold('after')}: ${result.alive.length > 0 ? red(verdict) : green(verdict)}`)
   for (const line of picture(stage, { survivors: true })) say(line)
   await pause(1500)
   await stage.clear()
   return result
+}
+
+function leftBy(bot, results) {
+  const left = results
+    .filter(({ scene }) => scene.bot === bot)
+    .reduce((sum, { alive }) => sum + alive.length, 0)
+  return left === 0 ? 'none' : `${left} processes`
 }
 
 async function judge(scene, stage, since) {

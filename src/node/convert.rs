@@ -1,13 +1,13 @@
 //! Between JS values and the core's types.
 
-use std::os::fd::{IntoRawFd, OwnedFd};
+use std::os::fd::IntoRawFd;
 
 use napi_derive::napi;
 
 use crate::contain::ProcessInfo;
 use crate::run::lifecycle::Timeout;
 use crate::run::{Cause, ExitStatus, Policy};
-use crate::spawn::{Ending, Launch, RunEvent, Stdio};
+use crate::spawn::{Ending, Launch, RunEvent, Stdio, Streams};
 
 /// What to start. Strings as in the keeper's protocol: each argument and each variable ended by a NUL.
 #[napi(object, object_to_js = false)]
@@ -74,7 +74,7 @@ pub fn milliseconds(value: f64) -> u64 {
 
 #[napi(object, object_from_js = false)]
 pub struct Begun {
-    /// Why the command could not even be tried, or 0.
+    /// Why the command could not even be tried (then its streams, if any, are at their end), or 0.
     pub errno: i32,
     pub pid: i32,
     /// Our ends of the new streams, -1 where there is none. The caller owns them.
@@ -89,7 +89,7 @@ pub struct Finished {
     pub run: u32,
 }
 
-pub fn descriptors(streams: Vec<Option<OwnedFd>>) -> Vec<i32> {
+pub fn descriptors(streams: Streams) -> Vec<i32> {
     streams.into_iter().map(|stream| stream.map_or(-1, IntoRawFd::into_raw_fd)).collect()
 }
 

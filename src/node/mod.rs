@@ -14,7 +14,7 @@ use napi::{Error, Status};
 use napi_derive::napi;
 use nix::errno::Errno;
 
-use crate::spawn::{self, LaunchError, Launcher, Pending, Run};
+use crate::spawn::{self, LaunchError, Launcher, Pending, Run, Streams};
 use convert::{Begun, Event, Finished, LaunchOptions};
 
 /// Weak: it keeps the event loop alive only while somebody has asked for that with [`Host::ref`].
@@ -62,7 +62,10 @@ impl Host {
                 self.pending = Some(pending);
                 Ok(Begun { errno: 0, pid, fds: convert::descriptors(streams) })
             }
-            Err(error) => Ok(Begun { errno: refused(error)?, pid: 0, fds: Vec::new() }),
+            Err(error) => {
+                let (errno, streams) = refused(error)?;
+                Ok(Begun { errno, pid: 0, fds: convert::descriptors(streams) })
+            }
         }
     }
 
@@ -74,8 +77,10 @@ impl Host {
         let on_event = Box::new(move |event| {
             listener.call(Event::new(id, event), ThreadsafeFunctionCallMode::NonBlocking);
         });
-        let pending = self.pending.take().ok_or(LaunchError::Refused(Errno::ESRCH));
-        let outcome = pending.and_then(|pending| self.launcher.finish(pending, on_event));
+        let Some(pending) = self.pending.take() else {
+            return Ok(Finished { errno: Errno::ESRCH as i32, run: 0 });
+        };
+        let outcome = self.launcher.finish(pending, on_event);
         self.launcher.stock_up();
         match outcome {
             Ok(run) => {
@@ -83,7 +88,7 @@ impl Host {
                 self.runs.insert(id, run);
                 Ok(Finished { errno: 0, run: id })
             }
-            Err(error) => Ok(Finished { errno: refused(error)?, run: 0 }),
+            Err(error) => Ok(Finished { errno: refused(error)?.0, run: 0 }),
         }
     }
 
@@ -158,9 +163,9 @@ pub fn borrowed_descriptor(ours: i32) -> napi::Result<i32> {
 }
 
 /// A command that cannot be started is an outcome; everything else is an exception.
-fn refused(error: LaunchError) -> Result<i32, Error<String>> {
+fn refused(error: LaunchError) -> Result<(i32, Streams), Error<String>> {
     match error {
-        LaunchError::Refused(errno) => Ok(errno as i32),
+        LaunchError::Refused { errno, streams } => Ok((errno as i32, streams)),
         error => Err(Error::new(error.code().to_owned(), error.to_string())),
     }
 }

@@ -13,7 +13,7 @@ mod runtime;
 mod unix;
 mod zygote;
 
-use std::os::fd::RawFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::path::PathBuf;
 
 use nix::errno::Errno;
@@ -54,6 +54,9 @@ pub enum Stdio {
     Fd(RawFd),
 }
 
+/// Ends of new streams, one per [`Stdio::Pipe`], at its place.
+pub type Streams = Vec<Option<OwnedFd>>;
+
 /// Called on the native thread, once per event; the last is [`RunEvent::Extinct`], or the only one [`RunEvent::Refused`].
 pub type OnEvent = Box<dyn Fn(RunEvent) + Send + Sync>;
 
@@ -90,8 +93,9 @@ pub enum Ending {
 /// Why nothing was started.
 #[derive(Debug)]
 pub enum LaunchError {
-    /// The system says no: command or directory not found, not executable, no permission, out of descriptors …
-    Refused(Errno),
+    /// The system says no: command or directory not found, not executable, no permission, out of descriptors … If there are
+    /// streams already, they are at their end.
+    Refused { errno: Errno, streams: Streams },
     /// The keeper's executable could not be run.
     KeeperUnavailable { path: PathBuf, errno: Errno },
     /// It was run, but did not answer as a keeper of this version does.
@@ -103,10 +107,14 @@ pub enum LaunchError {
 }
 
 impl LaunchError {
+    fn refused(errno: Errno) -> Self {
+        Self::Refused { errno, streams: Vec::new() }
+    }
+
     /// The `code` of the JS error.
     pub fn code(&self) -> &'static str {
         match self {
-            Self::Refused(_) => "ERR_OWNED_SPAWN",
+            Self::Refused { .. } => "ERR_OWNED_SPAWN",
             Self::KeeperUnavailable { .. } => "ERR_OWNED_KEEPER_UNAVAILABLE",
             Self::KeeperBroken { .. } => "ERR_OWNED_KEEPER_BROKEN",
             Self::KeeperLost { .. } => "ERR_OWNED_KEEPER_LOST",
@@ -118,7 +126,7 @@ impl LaunchError {
 impl std::fmt::Display for LaunchError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Refused(errno) => write!(f, "the command cannot be started: {errno}"),
+            Self::Refused { errno, .. } => write!(f, "the command cannot be started: {errno}"),
             Self::KeeperUnavailable { path, errno } => {
                 let path = path.display();
                 match errno {

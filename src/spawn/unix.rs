@@ -17,7 +17,7 @@ use super::ears::Ears;
 use super::inherited::{self, Credentials};
 use super::programs::{Program, Programs};
 use super::zygote::{Keeper, Zygote, first_message};
-use super::{Launch, LaunchError, OnEvent, Stdio, environment, runtime};
+use super::{Launch, LaunchError, OnEvent, Stdio, Streams, environment, runtime};
 use crate::contain::outside;
 use crate::identity::ProcessRef;
 use crate::keeper::channel;
@@ -50,7 +50,7 @@ struct Shared {
 /// something else. Dropping it instead ends whatever was started.
 pub struct Pending {
     /// Ends of the new streams, one per [`Stdio::Pipe`], at its place.
-    pub streams: Vec<Option<OwnedFd>>,
+    pub streams: Streams,
     pub pid: i32,
     keeper: Keeper,
     /// The program, if it is one that can be recognized.
@@ -75,7 +75,7 @@ impl Launcher {
     /// Hands a command to a waiting blank. Its keeper watches already: if the bot dies now, the tree is ended.
     pub fn begin(&self, launch: Launch) -> Result<Pending, LaunchError> {
         // Whatever can fail for lack of a thread fails before anything is started.
-        let runtime = runtime::handle().map_err(|_| LaunchError::Refused(Errno::EAGAIN))?;
+        let runtime = runtime::handle().map_err(|_| LaunchError::refused(Errno::EAGAIN))?;
         let plumbing = Plumbing::lay(&launch)?;
         let env = environment::block(launch.env.as_deref(), &launch.run_id);
         let program = Program::find(&plumbing.directory, &launch, &env);
@@ -98,7 +98,7 @@ impl Launcher {
                 Ok(()) => break keeper,
                 // Dead while it waited. A command that did not arrive whole starts nothing.
                 Err(Errno::EPIPE | Errno::ECONNRESET) if attempt < ATTEMPTS => attempt += 1,
-                Err(errno) => return Err(LaunchError::Refused(errno)),
+                Err(errno) => return Err(LaunchError::refused(errno)),
             }
         };
         // With `plumbing` go our copies of the command's ends: its own are the only ones from here on.
@@ -123,7 +123,7 @@ impl Launcher {
         if !proven {
             match first_message(exec.as_fd(), &mut Inbox::default(), EXEC_LIMIT) {
                 Ok(None) => self.shared().programs.extend(program),
-                Ok(Some(refusal)) => return Err(LaunchError::Refused(refused_with(&refusal))),
+                Ok(Some(refusal)) => return Err(LaunchError::refused(refused_with(&refusal))),
                 Err(errno) => return Err(lost(&root, &launch.run_id, errno)),
             }
         }
@@ -150,12 +150,12 @@ impl Launcher {
     }
 
     fn take_keeper(&self, shared: &mut Shared) -> Result<Keeper, LaunchError> {
-        let now = Credentials::now().map_err(LaunchError::Refused)?;
+        let now = Credentials::now().map_err(LaunchError::refused)?;
         let current = shared.zygote.as_mut().filter(|zygote| zygote.credentials == now);
         match current.map(Zygote::take) {
             Some(Ok(keeper)) => return Ok(keeper),
             Some(Err(errno @ (Errno::EAGAIN | Errno::ENOMEM | Errno::EMFILE | Errno::ENFILE))) => {
-                return Err(LaunchError::Refused(errno));
+                return Err(LaunchError::refused(errno));
             }
             // None yet, or one that no longer stands for this bot, or one that somebody has killed.
             _ => shared.zygote = None,
@@ -219,7 +219,7 @@ impl Run {
 
 /// What does not fit into a frame does not fit into a process either.
 fn encode(message: &impl serde::Serialize) -> Result<Vec<u8>, LaunchError> {
-    protocol::encode(message).map_err(|_| LaunchError::Refused(Errno::E2BIG))
+    protocol::encode(message).map_err(|_| LaunchError::refused(Errno::E2BIG))
 }
 
 /// The command's descriptors, both ends.
@@ -228,15 +228,14 @@ struct Plumbing {
     directory: OwnedFd,
     slots: Vec<Slot>,
     sent: Vec<RawFd>,
-    streams: Vec<Option<OwnedFd>>,
+    streams: Streams,
     /// The command's ends of the streams.
     _theirs: Vec<OwnedFd>,
 }
 
 impl Plumbing {
     fn lay(Launch { stdio, cwd, .. }: &Launch) -> Result<Self, LaunchError> {
-        let directory = open_directory(cwd.as_deref()).map_err(LaunchError::Refused)?;
-        let mut sent = vec![directory.as_raw_fd()];
+        let mut sent = Vec::with_capacity(stdio.len() + 1);
         let mut theirs = Vec::with_capacity(stdio.len());
         let mut streams = Vec::with_capacity(stdio.len());
         let mut slots = Vec::with_capacity(stdio.len());
@@ -249,7 +248,7 @@ impl Plumbing {
                     (Slot::Sent, None)
                 }
                 Stdio::Pipe => {
-                    let (our_end, their_end) = channel::pair().map_err(LaunchError::Refused)?;
+                    let (our_end, their_end) = channel::pair().map_err(LaunchError::refused)?;
                     sent.push(their_end.as_raw_fd());
                     theirs.push(their_end);
                     (Slot::Sent, Some(our_end))
@@ -258,9 +257,15 @@ impl Plumbing {
             slots.push(slot);
             streams.push(stream);
         }
-        if sent.len() > MAX_FDS {
+        if sent.len() >= MAX_FDS {
             return Err(LaunchError::TooManyDescriptors);
         }
+        // Last, because Node's callers get streams also for a directory that is not there.
+        let directory = match open_directory(cwd.as_deref()) {
+            Ok(directory) => directory,
+            Err(errno) => return Err(LaunchError::Refused { errno, streams }),
+        };
+        sent.insert(0, directory.as_raw_fd());
         Ok(Self { directory, slots, sent, streams, _theirs: theirs })
     }
 }

@@ -38,7 +38,7 @@ pub struct Keeper {
 
 impl Zygote {
     pub fn start(executable: &Path, credentials: Credentials) -> Result<Self, LaunchError> {
-        let (ours, theirs) = channel::message_pair().map_err(LaunchError::Refused)?;
+        let (ours, theirs) = channel::message_pair().map_err(LaunchError::refused)?;
         let process = execute(executable, theirs)?;
         let zygote = Self { socket: ours, process: Some(process), ordered: 0, credentials };
         zygote.hello().map_err(|why| LaunchError::KeeperBroken { path: executable.to_owned(), why })?;
@@ -147,7 +147,7 @@ fn execute(executable: &Path, socket: OwnedFd) -> Result<Child, LaunchError> {
     command.stdin(Stdio::from(socket)).stdout(Stdio::null()).stderr(Stdio::null()).spawn().map_err(|error| {
         let errno = Errno::from_raw(error.raw_os_error().unwrap_or(0));
         match errno {
-            Errno::EAGAIN | Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM => LaunchError::Refused(errno),
+            Errno::EAGAIN | Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM => LaunchError::refused(errno),
             errno => LaunchError::KeeperUnavailable { path: executable.to_owned(), errno },
         }
     })

@@ -4,11 +4,6 @@ import { noteFor, rank } from './cast.mjs'
 import { isAlive, look, nameOf } from './proc.mjs'
 import { clip, dim, green, red, width } from './terminal.mjs'
 
-const helperNotes = {
-  'owned-zygote': 'forks a keeper for each run',
-  'owned-keeper': "holds the run's tree together",
-}
-
 /**
  * Lines that show the bot, its helpers and the members that are alive, each below its present parent. A member whose
  * parents do not lead to the bot is drawn below whoever has adopted it.
@@ -20,7 +15,7 @@ export function picture(stage, { survivors = false } = {}) {
     const style = { bot: green, member: survivors ? red : plain }[node.kind] ?? dim
     const pid = String(node.pid).padStart(7)
     const room = width() - treeWidth - pid.length - 6
-    const note = survivors && node.kind === 'member' ? red('still runs') : dim(clip(node.note, room))
+    const note = survivors && node.kind === 'member' ? red('still runs') : dim(clip(node.note ?? '', room))
     const gap = ' '.repeat(treeWidth - tree.length)
     return `  ${dim(tree.slice(0, -node.name.length))}${style(node.name)}${gap}${dim(pid)}  ${note}`.trimEnd()
   })
@@ -31,7 +26,7 @@ function roots(stage) {
   const botNote = stage.botIsAlive ? '' : 'killed'
   nodes.set(stage.bot.pid, { ...stage.bot, kind: 'bot', name: 'bot', note: botNote })
   for (const helper of stage.helpers.filter(isAlive)) {
-    nodes.set(helper.pid, { ...helper, kind: 'helper', note: helperNotes[helper.name] ?? '' })
+    nodes.set(helper.pid, { ...helper, kind: 'helper', note: helperNote(helper) })
   }
   for (const member of stage.alive()) {
     nodes.set(member.pid, { ...member, kind: 'member', name: nameOf(member.pid), note: noteFor(member.name) })
@@ -51,6 +46,15 @@ function roots(stage) {
     parent.children.push(node)
   }
   return [...top, ...strangers.values()]
+}
+
+function helperNote({ name, keepsTheTree }) {
+  if (keepsTheTree) return "holds the run's tree together"
+  return {
+    'owned-zygote': 'forks the keepers',
+    'owned-keeper': 'waits for the next run',
+    'owned-blank': 'will become its command',
+  }[name]
 }
 
 function stranger(pid) {

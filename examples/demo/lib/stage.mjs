@@ -31,7 +31,7 @@ export class Stage {
   members = []
   /** `{ pid, start }` */
   bot
-  /** What stands between the bot and the tree: a keeper and the zygote that forked it, or nothing. */
+  /** What spawn-owned has put between the bot and the tree, and beside it; nothing for a plain bot. */
   helpers = []
   /** When the witness saw the last process of the tree go. */
   goneAt
@@ -83,7 +83,7 @@ export class Stage {
       }
       await sleep(10)
     }
-    this.helpers = this.#between()
+    this.helpers = this.#findHelpers()
   }
 
   /** Whether one of those that start another process and then exit has not exited yet. */
@@ -95,15 +95,17 @@ export class Stage {
     })
   }
 
-  /** From the agent upwards to the bot. */
-  #between() {
-    const helpers = []
-    const agent = this.members.find(({ name }) => name === 'agent')
-    for (let above = look(look(agent.pid)?.parent); above?.pid !== this.bot.pid; above = look(above.parent)) {
-      if (above === null) throw new Error('the agent is not below its bot')
-      helpers.push({ ...above, name: programOf(above.pid) })
-    }
-    return helpers
+  /** Everything below the bot that is not of the tree. */
+  #findHelpers() {
+    const processes = allPids().map(look)
+    const members = new Set(this.members.map(({ pid }) => pid))
+    const keeper = look(this.members.find(({ name }) => name === 'agent').pid)?.parent
+    const below = [this.bot]
+    for (const { pid } of below) below.push(...processes.filter((process) => process?.parent === pid))
+    return below
+      .slice(1)
+      .filter(({ pid }) => !members.has(pid))
+      .map((helper) => ({ ...helper, name: programOf(helper.pid), keepsTheTree: helper.pid === keeper }))
   }
 
   get botIsAlive() {
@@ -114,11 +116,11 @@ export class Stage {
     return this.members.filter(isAlive)
   }
 
-  /** Whether the run's keeper is gone, and its zygote too if the bot is; given a moment, they go last. */
+  /** Whether the run's keeper is gone, and all the others too if the bot is. They go last, hence the patience. */
   async helpersGone() {
     for (let i = 0; i < 50; i++) {
-      const needed = this.botIsAlive ? this.helpers.slice(0, -1) : this.helpers
-      if (!needed.some(isAlive)) return true
+      const alive = this.helpers.filter(isAlive)
+      if (!alive.some(({ keepsTheTree }) => keepsTheTree || !this.botIsAlive)) return true
       await sleep(10)
     }
     return false

@@ -51,9 +51,9 @@ export function clip(text, columns) {
   return text.length <= columns ? text : `${text.slice(0, Math.max(0, columns - 1))}…`
 }
 
-/** Time to read, for people only. */
+/** Time to read, for people only, and none on a machine that is slow anyway. */
 export async function pause(ms) {
-  if (isTerminal) await sleep(ms)
+  if (isTerminal && performance.now() < 18_000) await sleep(ms)
 }
 
 export function duration(ms) {
