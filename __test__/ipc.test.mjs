@@ -23,16 +23,17 @@ function ordered({ log, stdout }) {
 }
 
 /** Sends everything, and waits for as many answers. */
-async function exchange(child, messages) {
+function exchange(child, messages) {
   const answers = []
   for (const message of messages) child.send(message)
-  while (answers.length < messages.length) answers.push((await once(child, 'message'))[0])
-  return answers
+  return new Promise((resolve) => {
+    child.on('message', (answer) => answers.push(answer) === messages.length && resolve(answers))
+  })
 }
 
 describe('messages', () => {
   const plain = ['text', 7, null, true, [], { a: { b: [1, 'ä\u{1f600}', null] } }, 'x'.repeat(3_000_000)]
-  const rich = [new Map([[1, { a: 1n }]]), new Set(['x']), new Date(7), /x/g, Buffer.from('bytes'), undefined, NaN]
+  const rich = [new Map([[1, { a: 1n }]]), new Set(['x']), new Date(7), /x/g, Buffer.from('bytes'), { u: undefined }, NaN]
   const sent = {
     'as JSON': [undefined, plain],
     'as JSON, asked for': ['json', plain],
@@ -44,7 +45,7 @@ describe('messages', () => {
       const child = answering(start, { serialization })
       const ended = record(child)
       const answers = await exchange(child, messages)
-      child.disconnect()
+      child.send('disconnect')
       return [answers.length, answers, ordered(await ended).process]
     })
   }
@@ -79,14 +80,13 @@ describe('messages', () => {
     child.on('internalMessage', ({ cmd }) => (internal += cmd === 'NODE_mine'))
     child.send({ cmd: 'NODE_mine' })
     await exchange(child, ['ordinary'])
-    child.disconnect()
+    child.send('disconnect')
     return [internal, ordered(await ended)]
   })
 })
 
 describe('the end of the channel', () => {
   const ends = {
-    'the bot disconnects': (child) => child.disconnect(),
     'the command disconnects': (child) => child.send('disconnect'),
     'the command exits': (child) => child.send('exit'),
     'the command is killed': (child) => child.kill('SIGKILL'),
@@ -104,11 +104,22 @@ describe('the end of the channel', () => {
     })
   }
 
+  // Then child_process never tells of the close.
+  same('the bot disconnects', async (start) => {
+    const child = answering(start)
+    const log = []
+    for (const event of ['disconnect', 'exit']) child.on(event, (...args) => log.push([event, ...args]))
+    await exchange(child, ['ready'])
+    child.disconnect()
+    const { connected, channel } = child
+    await once(child, 'exit')
+    return [log, connected, channel]
+  })
+
   same('is told to whoever still sends', async (start) => {
     const child = answering(start)
     const ended = record(child)
-    await exchange(child, ['ready'])
-    child.disconnect()
+    child.send('disconnect')
     const { log } = await ended
     const [told] = await new Promise((resolve) => child.send('too late', (...args) => resolve(args)))
     const failed = once(child, 'error')
@@ -128,7 +139,7 @@ describe('the end of the channel', () => {
         seen.push(facts(error))
       }
     }
-    child.disconnect()
+    child.send('disconnect')
     return [seen, ordered(await ended).process]
   })
 })
@@ -140,7 +151,7 @@ describe('the channel', () => {
       const child = start(process.execPath, [ANSWERS], { stdio })
       const ended = record(child)
       const answers = await exchange(child, ['one', { two: 2 }])
-      child.disconnect()
+      child.send('disconnect')
       return [answers, child.stdio, (await ended).log.at(-1)]
     })
   }

@@ -2,7 +2,7 @@
 
 import { once } from 'node:events'
 import { setTimeout as delay } from 'node:timers/promises'
-import { keepersOf, memoryKb, sum, threads } from './lib/proc.mjs'
+import { helpersOf, memoryKb, sum, threads } from './lib/proc.mjs'
 import { absoluteRow } from './lib/rows.mjs'
 import { NODE, OURS } from './lib/subjects.mjs'
 import { withWorkers } from './lib/workers.mjs'
@@ -34,27 +34,27 @@ async function memoryOf(bot) {
   const before = await bot.call('anonymousKb')
   const pids = await bot.call('hold', { count: RUNS })
   const after = await bot.call('anonymousKb')
-  const { keepers, zygotes } = keepersOf(bot.pid, pids)
+  const { keepers, others } = helpersOf(bot.pid, pids)
   return {
     keepers,
-    zygotes,
+    others,
     growthKb: (after - before) / RUNS,
     keeperKb: sum(keepers.map((pid) => memoryKb(pid))) / RUNS,
-    zygoteKb: sum(zygotes.map((pid) => memoryKb(pid))) / RUNS,
+    othersKb: sum(others.map((pid) => memoryKb(pid))) / RUNS,
   }
 }
 
 function memoryRows({ [OURS]: ours, [NODE]: theirs }) {
-  const { keeperKb, zygoteKb, growthKb } = ours
+  const { keeperKb, othersKb, growthKb } = ours
   return [
     absoluteRow({
       bench: name,
       what: 'memory per live run outside the command',
       target: { atMost: 1024, text: '≤ 1 MB' },
-      value: keeperKb + zygoteKb + growthKb,
+      value: keeperKb + othersKb + growthKb,
       unit: 'kB',
       others: { [`${NODE}, growth of the bot`]: theirs.growthKb },
-      note: `keeper ${keeperKb.toFixed(0)}, share of the zygote ${zygoteKb.toFixed(0)}, growth of the bot ${growthKb.toFixed(0)} kB; ${RUNS} runs`,
+      note: `keeper ${keeperKb.toFixed(0)}, share of the zygote and the waiting ${othersKb.toFixed(0)}, growth of the bot ${growthKb.toFixed(0)} kB; ${RUNS} runs`,
     }),
   ]
 }
@@ -64,7 +64,7 @@ async function idleCost(workers, costs, windowMs) {
   const look = () =>
     workers.map(({ pid, label }) => ({
       bot: threads(pid),
-      helpers: [...costs[label].keepers, ...costs[label].zygotes].map(threads),
+      helpers: [...costs[label].keepers, ...costs[label].others].map(threads),
     }))
   await delay(1500)
   const before = look()

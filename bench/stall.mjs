@@ -25,14 +25,23 @@ export async function bench({ quick, progress }) {
       continue
     }
     progress(size)
-    const samples = await withWorkers(import.meta.url, subjects, { residentMb }, async (workers) => {
-      await interleave(workers, 2, 'timedRuns', { count: RUNS_A_TURN })
-      return interleave(workers, quick ? quickRounds : rounds, 'timedRuns', { count: RUNS_A_TURN })
+    const count = RUNS_A_TURN
+    await withWorkers(import.meta.url, subjects, { residentMb }, async (workers) => {
+      await interleave(workers, 2, 'timedRuns', { count })
+      const bare = await interleave(workers, quick ? quickRounds : rounds, 'timedRuns', { count })
+      const listening = await interleave(workers, quick ? 2 : rounds / 2, 'timedRuns', {
+        count,
+        listen: true,
+      })
+      rows.push(
+        row(`spawn call blocks the event loop, ${size} RSS`, pick(bare, 'call'), { atMost }),
+        row(`the same, pid read and outputs listened to, ${size} RSS`, pick(listening, 'used')),
+        row(
+          `event loop busy from call to close, outputs listened to, ${size} RSS`,
+          pick(listening, 'active'),
+        ),
+      )
     })
-    rows.push(
-      row(`spawn call blocks the event loop, ${size} RSS`, pick(samples, 'call'), { atMost }),
-      row(`event loop busy per run, call to close, ${size} RSS`, pick(samples, 'active')),
-    )
   }
   return rows
 }

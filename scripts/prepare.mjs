@@ -9,7 +9,9 @@ const lock = join(root, 'package-lock.json')
 
 if (!existsSync(installed) || statSync(installed).mtimeMs < statSync(lock).mtimeMs) {
   say('Installing development dependencies')
-  run('npm', ['ci', '--no-audit', '--no-fund', '--ignore-scripts'], { quiet: true })
+  // Not `npm ci`: it insists on entries for every other platform's optional packages, which a lock made behind a partial
+  // mirror does not have. This installs what the lock says and leaves it alone.
+  run('npm', ['install', '--no-save', '--no-audit', '--no-fund', '--ignore-scripts'], { quiet: true })
 }
 if (spawnSync('cargo', ['--version']).status !== 0) {
   console.error(

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
 use spawn_owned::keeper::protocol::{self, Command as Launch, Inbox, Own, Refusal, Report, Request, Slot};
-use spawn_owned::keeper::{HELLO, TITLE_ROOM, ZYGOTE, channel};
+use spawn_owned::keeper::{FORK, HELLO, ORPHANS, TITLE_ROOM, ZYGOTE, channel};
 use spawn_owned::run::lifecycle::Timeout;
 use spawn_owned::run::{Cause, ExitStatus, Policy};
 
@@ -29,6 +29,7 @@ struct Run {
     inbox: Inbox,
     launch: OwnedFd,
     pid: i32,
+    keeper: i32,
 }
 
 impl Bot {
@@ -48,15 +49,15 @@ impl Bot {
 
     /// A keeper that waits for a run.
     fn keeper(&self) -> Run {
-        channel::send_all(&self.socket, b"k", &[]).unwrap();
+        channel::send_all(&self.socket, &[FORK], &[]).unwrap();
         let (mut errno, mut fds) = ([1; 4], Vec::new());
         channel::receive_within(&self.socket, &mut errno, &mut fds, SOON).unwrap();
         assert_eq!((errno, fds.len()), ([0; 4], 2));
         let (launch, control) = (fds.pop().unwrap(), fds.pop().unwrap());
-        let mut run = Run { control: Some(control), inbox: Inbox::default(), launch, pid: 0 };
-        let Report::Ready { pid, start } = run.hear().unwrap() else { panic!("not ready") };
+        let mut run = Run { control: Some(control), inbox: Inbox::default(), launch, pid: 0, keeper: 0 };
+        let Report::Ready { keeper, pid, start } = run.hear().unwrap() else { panic!("not ready") };
         assert!(pid > 0 && start > 0);
-        run.pid = pid;
+        (run.pid, run.keeper) = (pid, keeper);
         run
     }
 
@@ -70,11 +71,12 @@ impl Bot {
     }
 }
 
-impl Drop for Bot {
-    fn drop(&mut self) {
-        // Its keepers go by themselves: their sockets close.
-        self.zygote.kill().unwrap();
-        self.zygote.wait().unwrap();
+impl Bot {
+    /// Its sockets close. Its zygote goes when its last keeper is gone.
+    fn dies(self) {
+        let Self { socket, mut zygote } = self;
+        drop(socket);
+        assert!(zygote.wait().unwrap().success());
     }
 }
 
@@ -156,6 +158,13 @@ impl Witness {
     /// Waits until the tree has written so many bytes: it stands.
     fn stands(&mut self, bytes: usize) {
         self.read.read_exact(&mut vec![0; bytes]).unwrap();
+    }
+
+    /// Nobody holds the pipe, and that right now.
+    fn has_gone(mut self) {
+        drop(self.write.take());
+        nix::fcntl::fcntl(&self.read, nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::O_NONBLOCK)).unwrap();
+        assert_eq!(self.read.read(&mut [0]).unwrap(), 0);
     }
 
     /// Waits until nobody holds the pipe any more.
@@ -253,14 +262,14 @@ fn requests_that_arrive_together_with_the_rules_are_obeyed() {
 
 #[test]
 fn a_kept_run_outlives_its_bot_keeps_its_deadline_and_its_end_is_remembered() {
-    let (bot, mut witness) = (Bot::new(), Witness::new());
+    let (mut bot, mut witness) = (Bot::new(), Witness::new());
     let mut run = bot.run(&format!("echo >&3; {FOREVER}"), &witness, Policy::Keep);
     let Some(Report::Reachable { name }) = run.hear() else { panic!("not reachable") };
     witness.stands(1);
     run.say(&Request::Arm(Timeout { after_ms: 300, signal: nix::libc::SIGUSR1 }));
     let pid = run.pid;
     drop(run);
-    drop(bot);
+    drop(bot.socket);
     // Only its own deadline ends it.
     witness.gone();
 
@@ -269,20 +278,22 @@ fn a_kept_run_outlives_its_bot_keeps_its_deadline_and_its_end_is_remembered() {
     assert_eq!(next.hear(), Some(Report::RootExited(ExitStatus::Signal(nix::libc::SIGUSR1))));
     assert!(matches!(next.hear(), Some(Report::Extinct { cause: Cause::OverallTimeout, .. })));
     assert_eq!(next.hear(), None, "told once, it need not be remembered any more");
+    assert!(bot.zygote.wait().unwrap().success());
 }
 
 #[test]
 fn the_next_owner_of_a_kept_run_can_end_it() {
-    let (bot, mut witness) = (Bot::new(), Witness::new());
+    let (mut bot, mut witness) = (Bot::new(), Witness::new());
     let mut run = bot.run(&format!("echo >&3; {FOREVER}"), &witness, Policy::Keep);
     let Some(Report::Reachable { name }) = run.hear() else { panic!("not reachable") };
     witness.stands(1);
     drop(run);
-    drop(bot);
+    drop(bot.socket);
     let mut next = visit(&name);
     assert!(matches!(next.hear(), Some(Report::Ready { .. })));
     next.say(&Request::Cancel { signal: nix::libc::SIGTERM, grace_ms: 5_000 });
     witness.gone();
+    assert!(bot.zygote.wait().unwrap().success());
 }
 
 #[test]
@@ -297,10 +308,49 @@ fn waiting_keepers_and_blanks_end_with_their_bot() {
     witness.gone();
 }
 
+/// Without cookie, session and parent: only a subreaper finds it.
+const HIDDEN: &str =
+    "env -i setsid sh -c 'trap \"\" TERM; sh -c \"echo >&3; exec sleep 60\" & echo >&3; wait' &";
+
+/// Our own descendant, which nobody has had a reason to wait for.
+fn kill_keeper(run: &Run) {
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(run.keeper), nix::sys::signal::SIGKILL).unwrap();
+}
+
+#[test]
+fn what_a_killed_keeper_leaves_behind_is_ended_by_the_zygote() {
+    let (bot, mut witness) = (Bot::new(), Witness::new());
+    let run = bot.run(&format!("{HIDDEN} echo >&3; {FOREVER}"), &witness, Policy::Kill);
+    witness.stands(3);
+    kill_keeper(&run);
+    let (ours, theirs) = channel::pair().unwrap();
+    let mut request = [ORPHANS, 0, 0, 0, 0];
+    request[1..].copy_from_slice(&run.keeper.to_le_bytes());
+    channel::send_all(&bot.socket, &request, &[theirs.as_raw_fd()]).unwrap();
+    drop(theirs);
+    let told = channel::receive_within(&ours, &mut [0], &mut Vec::new(), SOON);
+    assert_eq!(told, Ok(0), "the zygote lets go when nothing is left");
+    witness.has_gone();
+    // And it goes on forking keepers.
+    drop(bot.keeper());
+    bot.dies();
+}
+
+#[test]
+fn what_a_keeper_leaves_behind_that_is_killed_together_with_its_bot_is_ended_too() {
+    let (bot, mut witness) = (Bot::new(), Witness::new());
+    let run = bot.run(&format!("{HIDDEN} echo >&3; {FOREVER}"), &witness, Policy::Kill);
+    witness.stands(3);
+    kill_keeper(&run);
+    drop(run);
+    bot.dies();
+    witness.has_gone();
+}
+
 /// The next bot, at the keeper's door.
 fn visit(name: &str) -> Run {
     let visitor = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
     connect(visitor.as_raw_fd(), &UnixAddr::new_abstract(name.as_bytes()).unwrap()).unwrap();
     let (nobody, _) = channel::pair().unwrap();
-    Run { control: Some(visitor), inbox: Inbox::default(), launch: nobody, pid: 0 }
+    Run { control: Some(visitor), inbox: Inbox::default(), launch: nobody, pid: 0, keeper: 0 }
 }

@@ -45,20 +45,27 @@ export function executableName(pid) {
   }
 }
 
-/** Helper processes between the bot and its commands: a keeper for each, and what the keepers were forked from. */
-export function keepersOf(botPid, commandPids) {
-  const keepers = new Set()
-  const zygotes = new Set()
-  for (const pid of commandPids) {
-    const keeper = processStat(pid)?.parent
-    if (keeper === undefined || keeper === botPid) continue
-    keepers.add(keeper)
-    const above = processStat(keeper)?.parent
-    if (above !== undefined && above !== botPid && executableName(above) === executableName(keeper)) {
-      zygotes.add(above)
-    }
-  }
-  return { keepers: [...keepers], zygotes: [...zygotes] }
+/**
+ * Helper processes of a bot: the keepers of these commands, and all others of the same executable above and beside them
+ * (what forks keepers, and keepers that wait for a run).
+ */
+export function helpersOf(botPid, commandPids) {
+  const keepers = new Set(commandPids.map((pid) => processStat(pid)?.parent))
+  keepers.delete(undefined)
+  keepers.delete(botPid)
+  const [first] = keepers
+  if (first === undefined) return { keepers: [], others: [] }
+  const executable = executableName(first)
+  const tops = new Set([...keepers].map((pid) => processStat(pid)?.parent))
+  const family = [...tops].filter((pid) => executableName(pid) === executable)
+  for (const pid of family)
+    family.push(...childrenOf(pid).filter((child) => executableName(child) === executable))
+  return { keepers: [...keepers], others: family.filter((pid) => !keepers.has(pid)) }
+}
+
+function childrenOf(pid) {
+  const list = readOrNull(`/proc/${pid}/task/${pid}/children`) ?? ''
+  return list.split(' ').filter(Boolean).map(Number)
 }
 
 /** A field of smaps_rollup in kB. */

@@ -4,30 +4,39 @@ const COMMAND = '/bin/true'
 
 /**
  * - `call`: how long the spawn call kept the event loop
+ * - `used`: the same and what nearly every caller does next, which is to read `pid` and to listen to both outputs
  * - `close`: from before the call until the `close` event
  * - `active`: how long the loop was busy in all, from before the call until `close`
  */
-export async function timedRuns(start, { count }) {
+export async function timedRuns(start, { count, listen = false }) {
   const samples = []
-  for (let i = 0; i < count; i++) samples.push(await timedRun(start))
+  for (let i = 0; i < count; i++) samples.push(await timedRun(start, listen))
   return samples
 }
 
-function timedRun(start) {
+function timedRun(start, listen) {
   return new Promise((resolve, reject) => {
     const loop = performance.eventLoopUtilization()
     const before = performance.now()
     const child = start(COMMAND, [], { stdio: 'pipe' })
     const returned = performance.now()
+    if (listen) {
+      if (!(child.pid > 0)) throw new Error('no pid')
+      child.stdout.on('data', ignore)
+      child.stderr.on('data', ignore)
+    }
+    const used = performance.now()
     child.once('error', reject)
     child.once('close', () => {
       const closed = performance.now()
       const active = performance.eventLoopUtilization(loop).active
       // Out of the emitter, so that the next run begins on a fresh turn of the loop.
-      setImmediate(resolve, { call: returned - before, close: closed - before, active })
+      setImmediate(resolve, { call: returned - before, used: used - before, close: closed - before, active })
     })
   })
 }
+
+function ignore() {}
 
 /** All at once; resolves when the last has closed. */
 export function burst(start, { count }) {

@@ -3,11 +3,13 @@
 //! | tier | finds | used by |
 //! |---|---|---|
 //! | [`subreaper`] | every descendant, wherever it went: setsid, double fork, cleared environment | the keeper, from inside |
-//! | [`outside`] | the root's group and every process that carries the run's [`cookie`] | whoever finds a run without its keeper |
+//! | [`orphans`] | every descendant of a keeper that was killed | the zygote, to which they come |
+//! | [`outside`] | the root's group and every process that carries the run's [`cookie`] | whoever finds a run without keeper and zygote |
 //!
 //! Decisions ([`tree`], [`cookie`]) are pure; the tiers only read and signal.
 
 pub mod cookie;
+pub mod orphans;
 pub mod outside;
 pub mod subreaper;
 pub mod tree;

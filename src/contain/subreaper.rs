@@ -20,6 +20,9 @@ use crate::identity::stat::Stat;
 use crate::identity::{ProcessRef, read_stat};
 use crate::run::ExitStatus;
 
+/// Passes of [`Tree::reap`] in a row.
+const REAP_PASSES: usize = 16;
+
 /// Makes this process the one to which orphaned descendants return.
 pub fn become_subreaper() -> Result<(), Errno> {
     nix::sys::prctl::set_child_subreaper(true)
@@ -41,6 +44,11 @@ impl Tree {
         Self { me: nix::unistd::getpid().as_raw(), root, status: None, root_reaped: false }
     }
 
+    /// The PID of the calling process, which keeps the tree.
+    pub fn keeper(&self) -> i32 {
+        self.me
+    }
+
     /// The root's PID.
     pub fn root(&self) -> i32 {
         self.root
@@ -54,11 +62,12 @@ impl Tree {
     /// Collects every dead child but the root, whose zombie stays. True if nothing else is left of the tree.
     ///
     /// A pass that reaped somebody is repeated: that child's own children have become ours meanwhile. A pass that
-    /// reaped nobody and saw nobody but the dead root is conclusive, because only we can shorten the list.
+    /// reaped nobody and saw nobody but the dead root is conclusive, because only we can shorten the list. But a tree that
+    /// does nothing but fork and die must not keep us from everything else; whoever dies later signals again.
     pub fn reap(&mut self) -> bool {
-        loop {
+        for _ in 0..REAP_PASSES {
             let (mut reaped, mut left) = (false, false);
-            for child in self.children() {
+            for child in children(self.me) {
                 if child == self.root && !self.root_reaped {
                     self.status = self.status.or_else(|| wait_for(child, libc::WNOWAIT));
                     left |= self.status.is_none();
@@ -72,6 +81,7 @@ impl Tree {
                 return !left && self.status.is_some();
             }
         }
+        false
     }
 
     /// Lets go of the root's zombie, to be called when nothing else is left. True if the kernel agrees that no child
@@ -91,12 +101,8 @@ impl Tree {
     }
 
     /// Every living member, the root included.
-    pub fn members(&self) -> Vec<Stat> {
-        let seen = self.observe();
-        seen.values()
-            .filter(|stat| !stat.is_dead() && tree::descends_from(stat.pid, self.me, &seen))
-            .cloned()
-            .collect()
+    fn members(&self) -> Vec<Stat> {
+        descendants(self.me, |_| true)
     }
 
     /// Members that have left the root's session.
@@ -109,7 +115,7 @@ impl Tree {
     pub fn survivors(&self) -> Vec<ProcessInfo> {
         self.members()
             .iter()
-            .map(|stat| match self.signal_member(stat, 0) {
+            .map(|stat| match signal_member(self.me, stat, 0) {
                 Err(Errno::EPERM) => {
                     info(stat, "not permitted to signal it (EPERM): it runs as another user")
                 }
@@ -130,7 +136,7 @@ impl Tree {
             }
             for stat in &outside_group {
                 // Gone meanwhile is what we want; not permitted shows up among the survivors.
-                let _ = self.signal_member(stat, signal);
+                let _ = signal_member(self.me, stat, signal);
             }
         }
     }
@@ -138,49 +144,59 @@ impl Tree {
     /// One pass of SIGKILL over everything there is. Direct children first and without a look: a process that does
     /// nothing but fork, setsid and exit is our child for microseconds only.
     pub fn kill(&self) {
-        for child in self.children() {
+        for child in children(self.me) {
             let _ = kill(child, SIGKILL);
         }
         if !self.root_reaped {
             let _ = kill(-self.root, SIGKILL);
         }
         for stat in self.members().iter().filter(|stat| stat.ppid != self.me) {
-            let _ = self.signal_member(stat, SIGKILL);
+            let _ = signal_member(self.me, stat, SIGKILL);
         }
     }
+}
 
-    fn signal_member(&self, stat: &Stat, signal: i32) -> Result<(), Errno> {
-        if stat.ppid == self.me {
-            kill(stat.pid, signal)
-        } else {
-            ProcessRef::known(stat.pid, stat.start).signal(signal)
+/// Every living descendant of `me` whose branch (the child of `me` it comes from) is wanted.
+pub(super) fn descendants(me: i32, wanted: impl Fn(i32) -> bool) -> Vec<Stat> {
+    let seen = observe(me);
+    seen.values()
+        .filter(|stat| !stat.is_dead() && tree::branch_of(stat.pid, me, &seen).is_some_and(&wanted))
+        .cloned()
+        .collect()
+}
+
+/// Everything below `me`, or, on a kernel without `children` files, everything there is.
+fn observe(me: i32) -> HashMap<i32, Stat> {
+    let mut seen = HashMap::new();
+    let Some(mut pending) = children_of(me) else {
+        return all_processes().into_iter().map(|stat| (stat.pid, stat)).collect();
+    };
+    while let Some(pid) = pending.pop() {
+        if seen.contains_key(&pid) {
+            continue;
+        }
+        if let Ok(stat) = read_stat(pid) {
+            pending.extend(children_of(pid).unwrap_or_default());
+            seen.insert(pid, stat);
         }
     }
+    seen
+}
 
-    fn children(&self) -> Vec<i32> {
-        children_of(self.me).unwrap_or_else(|| {
-            let me = self.me;
-            all_processes().into_iter().filter(|stat| stat.ppid == me).map(|stat| stat.pid).collect()
-        })
+/// Signals a descendant of `me`, the calling process.
+pub(super) fn signal_member(me: i32, stat: &Stat, signal: i32) -> Result<(), Errno> {
+    if stat.ppid == me {
+        kill(stat.pid, signal)
+    } else {
+        ProcessRef::known(stat.pid, stat.start).signal(signal)
     }
+}
 
-    /// Everything below us, or, on a kernel without `children` files, everything there is.
-    fn observe(&self) -> HashMap<i32, Stat> {
-        let mut seen = HashMap::new();
-        let Some(mut pending) = children_of(self.me) else {
-            return all_processes().into_iter().map(|stat| (stat.pid, stat)).collect();
-        };
-        while let Some(pid) = pending.pop() {
-            if seen.contains_key(&pid) {
-                continue;
-            }
-            if let Ok(stat) = read_stat(pid) {
-                pending.extend(children_of(pid).unwrap_or_default());
-                seen.insert(pid, stat);
-            }
-        }
-        seen
-    }
+/// The children of `me`, dead or alive.
+pub(super) fn children(me: i32) -> Vec<i32> {
+    children_of(me).unwrap_or_else(|| {
+        all_processes().into_iter().filter(|stat| stat.ppid == me).map(|stat| stat.pid).collect()
+    })
 }
 
 fn info(stat: &Stat, why: &str) -> ProcessInfo {
@@ -212,7 +228,7 @@ fn all_processes() -> Vec<Stat> {
 /// Waits for one child by number, never for "any". `None` if it has not ended.
 ///
 /// Not nix's `waitid`, which takes an end by a real-time signal for an error.
-fn wait_for(child: i32, flags: libc::c_int) -> Option<ExitStatus> {
+pub(super) fn wait_for(child: i32, flags: libc::c_int) -> Option<ExitStatus> {
     // SAFETY: all zeroes is a valid siginfo_t, and the kernel fills it in; si_pid stays 0 if nobody has ended.
     unsafe {
         let mut info: libc::siginfo_t = std::mem::zeroed();
@@ -230,7 +246,7 @@ fn wait_for(child: i32, flags: libc::c_int) -> Option<ExitStatus> {
 }
 
 /// Only for children of ours that were not waited for, and for the group such a child leads.
-fn kill(pid: i32, signal: i32) -> Result<(), Errno> {
+pub(super) fn kill(pid: i32, signal: i32) -> Result<(), Errno> {
     // SAFETY: kill takes two integers; the caller guarantees that the number still means our own child.
     Errno::result(unsafe { libc::kill(pid, signal) }).map(drop)
 }

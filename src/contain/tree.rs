@@ -4,25 +4,25 @@ use std::collections::HashMap;
 
 use crate::identity::stat::Stat;
 
-/// True if `pid` descends from `ancestor` according to what was read.
+/// The child of `ancestor` through which `pid` descends from it, according to what was read. `None` if it does not.
 ///
 /// The entries were read one after the other while processes came and went, so a link may be stale: a parent may
 /// have died and its number may have gone to a stranger. A parent is never younger than its child, so a link to
 /// a younger parent is such a stale one and breaks the chain. The ancestor itself is the reader, and alive.
-pub fn descends_from(pid: i32, ancestor: i32, seen: &HashMap<i32, Stat>) -> bool {
+pub fn branch_of(pid: i32, ancestor: i32, seen: &HashMap<i32, Stat>) -> Option<i32> {
     let mut current = pid;
     // A chain cannot be longer than the table; a loop in stale data ends here too.
     for _ in 0..=seen.len() {
-        let Some(child) = seen.get(&current) else { return false };
+        let child = seen.get(&current)?;
         if child.ppid == ancestor {
-            return true;
+            return Some(current);
         }
         match seen.get(&child.ppid) {
             Some(parent) if parent.start <= child.start => current = child.ppid,
-            _ => return false,
+            _ => return None,
         }
     }
-    false
+    None
 }
 
 #[cfg(test)]
@@ -53,7 +53,7 @@ mod tests {
     fn finds_children_and_grandchildren() {
         let seen = table(&[(20, 10, 5), (30, 20, 5), (40, 30, 9)]);
         for pid in [20, 30, 40] {
-            assert!(descends_from(pid, 10, &seen), "{pid}");
+            assert_eq!(branch_of(pid, 10, &seen), Some(20), "{pid}");
         }
     }
 
@@ -61,7 +61,7 @@ mod tests {
     fn rejects_strangers_and_itself() {
         let seen = table(&[(20, 10, 5), (50, 1, 5), (60, 50, 6)]);
         for pid in [10, 50, 60, 99] {
-            assert!(!descends_from(pid, 10, &seen), "{pid}");
+            assert_eq!(branch_of(pid, 10, &seen), None, "{pid}");
         }
     }
 
@@ -69,12 +69,12 @@ mod tests {
     fn rejects_children_of_a_recycled_parent_number() {
         // 30 was started by somebody at 5; the number 20 has since gone to a process of ours started at 8.
         let seen = table(&[(20, 10, 8), (30, 20, 5)]);
-        assert!(!descends_from(30, 10, &seen));
+        assert_eq!(branch_of(30, 10, &seen), None);
     }
 
     #[test]
     fn a_loop_in_stale_data_ends() {
         let seen = table(&[(20, 30, 5), (30, 20, 5)]);
-        assert!(!descends_from(20, 10, &seen));
+        assert_eq!(branch_of(20, 10, &seen), None);
     }
 }

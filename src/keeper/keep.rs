@@ -20,7 +20,7 @@ use crate::run::{Cause, Policy};
 
 /// While members are being killed, look again this often even if nobody reports: a fork may have slipped between a
 /// look and its kill, and an orphan of a process that cannot die yet sends us no signal.
-const KILL_PASS_MS: u64 = 2;
+pub const KILL_PASS_MS: u64 = 2;
 
 /// How long the end of a run is kept in mind for a bot that comes back.
 const REMEMBER_MS: u64 = 60 * 60 * 1_000;
@@ -203,7 +203,7 @@ impl Keeper {
     }
 
     fn ready(&self) -> Report {
-        Report::Ready { pid: self.tree.root(), start: self.root_start }
+        Report::Ready { keeper: self.tree.keeper(), pid: self.tree.root(), start: self.root_start }
     }
 
     /// Takes the pending signals. True if one of them asks us to end.

@@ -17,6 +17,7 @@ mod title;
 mod zygote;
 
 pub use title::ROOM as TITLE_ROOM;
+pub use zygote::{FORK, ORPHANS};
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process::ExitCode;
@@ -38,7 +39,7 @@ pub const HELLO: [u8; 4] = [b'S', b'O', protocol::VERSION, b'Z'];
 pub fn main() -> ExitCode {
     let role = std::env::args().nth(1);
     let result = match role.as_deref() {
-        Some(ZYGOTE) => take_socket().and_then(|socket| zygote::serve(&socket)),
+        Some(ZYGOTE) => take_socket().and_then(zygote::serve),
         Some(LEND) => channel::send_all(&std::io::stdin(), b"l", &[3]),
         Some("--version") => {
             println!("spawn-owned-keeper {} (protocol {})", env!("CARGO_PKG_VERSION"), protocol::VERSION);

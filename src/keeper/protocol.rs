@@ -86,8 +86,8 @@ pub enum Slot {
 /// From the keeper to the bot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Report {
-    /// The first message: this process waits to become a command.
-    Ready { pid: i32, start: u64 },
+    /// The first message: this keeper's process `pid` waits to become a command.
+    Ready { keeper: i32, pid: i32, start: u64 },
     /// A [`Request::Signal`] did not arrive.
     SignalFailed { errno: i32 },
     /// The run may outlive its bot; the next one finds its keeper at this abstract Unix socket.
@@ -217,7 +217,7 @@ mod tests {
     fn reports() -> Vec<Report> {
         let info = ProcessInfo { pid: 9, start: 8, command: ") S 1 (".into(), why: "…".into() };
         vec![
-            Report::Ready { pid: 1, start: u64::MAX },
+            Report::Ready { keeper: 2, pid: 1, start: u64::MAX },
             Report::Reachable { name: "00abc".into() },
             Report::Unreachable { errno: 98 },
             Report::SignalFailed { errno: 1 },

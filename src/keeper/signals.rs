@@ -2,7 +2,7 @@
 
 use nix::errno::Errno;
 use nix::libc;
-use nix::sys::signal::{SigHandler, SigSet, SigmaskHow, Signal, signal, sigprocmask};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 /// Every signal as in a fresh process. What the bot ignores or blocks is no business of its commands, and an
@@ -25,20 +25,20 @@ pub fn reset() -> Result<(), Errno> {
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)
 }
 
-/// Lets the kernel collect our dead children: for the zygote, which has nothing to learn from them.
-pub fn ignore_children() -> Result<(), Errno> {
-    // SAFETY: no handler is installed, the signal is ignored.
-    unsafe { signal(Signal::SIGCHLD, SigHandler::SigIgn) }.map(drop)
-}
-
 /// The signals a keeper listens to, as a descriptor: a child's end, and requests to end by whoever may signal us.
 pub fn listen() -> Result<SignalFd, Errno> {
-    // A forked keeper inherits the zygote's "ignored", under which the kernel would reap for us: never.
-    // SAFETY: the default action is no handler of ours.
-    unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) }?;
+    descriptor_for(&[Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP])
+}
+
+/// The one that a zygote listens to.
+pub fn listen_for_children() -> Result<SignalFd, Errno> {
+    descriptor_for(&[Signal::SIGCHLD])
+}
+
+fn descriptor_for(signals: &[Signal]) -> Result<SignalFd, Errno> {
     let mut set = SigSet::empty();
-    for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
-        set.add(signal);
+    for signal in signals {
+        set.add(*signal);
     }
     sigprocmask(SigmaskHow::SIG_BLOCK, Some(&set), None)?;
     SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)

@@ -1,51 +1,182 @@
-//! The process that forks keepers, ahead of their use.
+//! The process that forks keepers, ahead of their use, and cleans up after those that were killed.
 //!
-//! A request is one byte. The answer is an errno and, if that is 0, the bot's ends of two new sockets: one to a keeper,
-//! one to the blank process it keeps (see [`super::keep`]). A zygote knows nothing of runs. It ends with its bot; its
-//! keepers do not need it.
+//! It understands two requests. `k`: fork a keeper; the answer is an errno and, if that is 0, the bot's ends of two new
+//! sockets, one to a keeper and one to the blank process it keeps (see [`super::keep`]). `o` with a keeper's PID and a
+//! descriptor: hold that descriptor until nothing of what that keeper has left behind exists. It knows nothing of runs,
+//! and stays until its last keeper is gone, bot or no bot.
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::Instant;
 
 use nix::errno::Errno;
 use nix::libc;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signalfd::SignalFd;
 use nix::unistd::{ForkResult, Pid, fork, getppid, setsid};
 
+use super::keep::KILL_PASS_MS;
 use super::{HELLO, channel, keep, signals, title};
+use crate::contain::orphans::Family;
+use crate::contain::subreaper;
+use crate::run::lifecycle::{Action, Event, Lifecycle, Rules};
 
-pub fn serve(socket: &OwnedFd) -> Result<(), Errno> {
-    title::locate();
+pub const FORK: u8 = b'k';
+pub const ORPHANS: u8 = b'o';
+
+pub fn serve(socket: OwnedFd) -> Result<(), Errno> {
     let bot = getppid();
+    title::locate();
     title::set(c"owned-zygote", &format!("spawn-owned-keeper zygote of {bot}"));
     // Out of the bot's session: Ctrl-C in the bot's terminal is for the bot, which decides what becomes of its runs.
     setsid()?;
-    signals::ignore_children()?;
-    channel::send_all(socket, &HELLO, &[])?;
-    loop {
-        match channel::receive(socket, &mut [0], &mut Vec::new()) {
-            // The bot is gone. Keepers see that for themselves.
-            Ok(0) | Err(Errno::ECONNRESET) => return Ok(()),
-            Ok(_) => {}
-            Err(error) => return Err(error),
-        }
-        if let Err(errno) = fork_keeper(socket, bot) {
-            channel::send_all(socket, &(errno as i32).to_le_bytes(), &[])?;
-        }
+    subreaper::become_subreaper()?;
+    let signals = signals::listen_for_children()?;
+    channel::send_all(&socket, &HELLO, &[])?;
+    let mut zygote = Zygote {
+        socket: Some(socket),
+        signals: Some(signals),
+        bot,
+        family: Family::mine(),
+        ending: None,
+        waiting: Vec::new(),
+        born: Instant::now(),
+    };
+    while zygote.socket.is_some() || zygote.family.has_keepers() || zygote.ending.is_some() {
+        zygote.turn();
     }
+    Ok(())
 }
 
-/// Every end of the new sockets has one holder when this returns, or a process's death would not be seen as an end of
-/// file: the keeper has dropped the bot's, the bot gets its own, and we keep none.
-fn fork_keeper(socket: &OwnedFd, bot: Pid) -> Result<(), Errno> {
-    let (bots_control, control) = channel::pair()?;
-    let (bots_launch, launch) = channel::pair()?;
-    // SAFETY: this process has one thread, so the child may do whatever we may.
-    if let ForkResult::Child = unsafe { fork() }? {
-        drop((bots_control, bots_launch));
-        // SAFETY: the child never returns to code that uses the zygote's socket.
-        unsafe { libc::close(socket.as_raw_fd()) };
-        let failed = keep::keep(control, launch, bot).is_err();
-        // SAFETY: ends this process without running anybody's exit handlers, as a fork should.
-        unsafe { libc::_exit(i32::from(failed)) };
+struct Zygote {
+    /// `None` once the bot is gone.
+    socket: Option<OwnedFd>,
+    /// Always there, but in a keeper that is about to be one.
+    signals: Option<SignalFd>,
+    bot: Pid,
+    family: Family,
+    /// The orphans are being ended.
+    ending: Option<Lifecycle>,
+    /// Who wants to know that a keeper, and all that it kept, is gone.
+    waiting: Vec<(i32, OwnedFd)>,
+    born: Instant,
+}
+
+impl Zygote {
+    fn turn(&mut self) {
+        let (signalled, spoken) = self.sleep();
+        if signalled {
+            self.drain_signals();
+        }
+        if spoken {
+            self.listen();
+        }
+        // Whatever woke us: the death of a keeper may have been seen by the bot before we had our signal.
+        if self.family.reap() && self.family.has_orphans() && self.ending.is_none() {
+            self.ending = Some(Lifecycle::new(Rules { grace_ms: u64::MAX, ..Rules::default() }));
+            self.tell(Event::OwnerGone);
+        }
+        if self.ending.is_some() {
+            self.end_orphans();
+        }
+        if self.ending.is_none() {
+            let family = &self.family;
+            self.waiting.retain(|(keeper, _)| family.has_keeper(*keeper));
+        }
     }
-    channel::send_all(socket, &0i32.to_le_bytes(), &[bots_control.as_raw_fd(), bots_launch.as_raw_fd()])
+
+    fn sleep(&self) -> (bool, bool) {
+        let now = self.now();
+        let until = self.ending.as_ref().and_then(|ending| {
+            let at = ending.wake_at()?.saturating_sub(now);
+            Some(if ending.is_killing() { at.min(KILL_PASS_MS) } else { at })
+        });
+        let timeout =
+            until.map_or(PollTimeout::NONE, |ms| PollTimeout::try_from(ms).unwrap_or(PollTimeout::MAX));
+        let watched = [self.signals.as_ref().map(AsFd::as_fd), self.socket.as_ref().map(AsFd::as_fd)];
+        let mut fds: Vec<_> =
+            watched.into_iter().flatten().map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+        let _ = poll(&mut fds, timeout);
+        let ready = |index: usize| fds.get(index).and_then(PollFd::any).unwrap_or(false);
+        (ready(0), ready(1))
+    }
+
+    fn drain_signals(&self) {
+        while let Some(Ok(Some(_))) = self.signals.as_ref().map(SignalFd::read_signal) {}
+    }
+
+    fn end_orphans(&mut self) {
+        if self.family.has_orphans() {
+            self.tell(Event::Tick);
+            if self.ending.as_ref().is_some_and(Lifecycle::is_killing) {
+                self.family.kill_orphans();
+            }
+        } else {
+            self.ending = None;
+        }
+    }
+
+    fn tell(&mut self, event: Event) {
+        let now = self.now();
+        match self.ending.as_mut().map(|ending| ending.on(event, now)) {
+            Some(Action::Terminate(signal)) => self.family.terminate_orphans(signal),
+            Some(Action::Kill) => self.family.kill_orphans(),
+            // What cannot be killed is not waited for; the bot finds it in its own way.
+            Some(Action::Finish) => self.ending = None,
+            Some(Action::Nothing) | None => {}
+        }
+    }
+
+    fn listen(&mut self) {
+        let Some(socket) = &self.socket else { return };
+        let (mut request, mut fds) = ([0; 5], Vec::new());
+        match channel::receive(socket, &mut request, &mut fds) {
+            Ok(1..) if request[0] == FORK => self.fork_keeper(),
+            Ok(5..) if request[0] == ORPHANS => {
+                let [_, keeper @ ..] = request;
+                self.waiting.extend(fds.pop().map(|fd| (i32::from_le_bytes(keeper), fd)));
+            }
+            // The bot is gone, or what speaks to us is none. Keepers see that for themselves.
+            _ => self.socket = None,
+        }
+    }
+
+    fn fork_keeper(&mut self) {
+        let forked = self.try_to_fork_keeper();
+        let Some(socket) = &self.socket else { return };
+        let told = match &forked {
+            Ok((control, launch)) => {
+                channel::send_all(socket, &0i32.to_le_bytes(), &[control.as_raw_fd(), launch.as_raw_fd()])
+            }
+            Err(errno) => channel::send_all(socket, &(*errno as i32).to_le_bytes(), &[]),
+        };
+        if told.is_err() {
+            self.socket = None;
+        }
+    }
+
+    /// The bot's ends of the sockets to a new keeper and its blank.
+    ///
+    /// Every end has one holder in the end, or a process's death would not be seen as an end of file: the keeper drops the
+    /// bot's and all of ours, the bot gets its own, and we keep none.
+    fn try_to_fork_keeper(&mut self) -> Result<(OwnedFd, OwnedFd), Errno> {
+        let (bots_control, control) = channel::pair()?;
+        let (bots_launch, launch) = channel::pair()?;
+        // SAFETY: this process has one thread, so the child may do whatever we may.
+        match unsafe { fork() }? {
+            ForkResult::Child => {
+                drop((bots_control, bots_launch));
+                (self.socket, self.signals) = (None, None);
+                self.waiting.clear();
+                let failed = keep::keep(control, launch, self.bot).is_err();
+                // SAFETY: ends this process without running anybody's exit handlers, as a fork should.
+                unsafe { libc::_exit(i32::from(failed)) };
+            }
+            ForkResult::Parent { child } => self.family.add(child.as_raw()),
+        }
+        Ok((bots_control, bots_launch))
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.born.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
 }

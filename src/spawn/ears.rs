@@ -8,6 +8,7 @@ use nix::libc;
 use tokio::io::unix::AsyncFd;
 
 use super::unix::{Run, refused_with};
+use super::zygote::Origin;
 use super::{Ending, OnEvent, RunEvent};
 use crate::contain::{ProcessInfo, outside};
 use crate::identity::ProcessRef;
@@ -21,6 +22,7 @@ pub struct Ears {
     pub exec: OwnedFd,
     pub inbox: Inbox,
     pub root: ProcessRef,
+    pub origin: Origin,
     pub run_id: String,
     pub timeout: Option<Timeout>,
     pub on_event: OnEvent,
@@ -89,14 +91,25 @@ impl Ears {
         }
     }
 
-    /// The keeper is gone, so the tree has lost its parent. Everything that can be proven to be ours goes too.
+    /// The keeper is gone, so the tree has lost its parent. It has come to the zygote, which ends all of it. If there is no
+    /// zygote either, everything that can be proven to be ours goes from here.
     async fn end_from_outside(&self) -> Vec<ProcessInfo> {
-        let (root, run_id) = (self.root.clone(), self.run_id.clone());
         let grace = Duration::from_millis(ORPHAN_GRACE_MS);
         let limit = Duration::from_millis(KILL_LIMIT_MS);
+        if let Ok(gone) = self.origin.orphans_gone() {
+            let _ = tokio::time::timeout(grace + limit, ended(&gone)).await;
+        }
+        let (root, run_id) = (self.root.clone(), self.run_id.clone());
         let end = move || outside::end_tree(&root, &run_id, libc::SIGTERM, grace, limit);
         tokio::task::spawn_blocking(end).await.unwrap_or_default()
     }
+}
+
+/// Waits for the end of a socket on which nothing is ever said.
+async fn ended(socket: &OwnedFd) -> Option<()> {
+    // SAFETY: the descriptor is borrowed, and outlives the registration.
+    let socket = unsafe { AsyncFd::register(socket.as_fd()) }.ok()?;
+    receive(&socket, &mut [0]).await.map(drop)
 }
 
 /// The next bytes. `None` at the end, or when there can be no more.

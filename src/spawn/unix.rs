@@ -119,7 +119,7 @@ impl Launcher {
     /// [`super::RunEvent::Refused`].
     pub fn finish(&self, pending: Pending, on_event: OnEvent) -> Result<Run, LaunchError> {
         let Pending { keeper, program, proven, launch, runtime, .. } = pending;
-        let Keeper { control, inbox, launch: exec, root } = keeper;
+        let Keeper { control, inbox, launch: exec, root, origin } = keeper;
         if !proven {
             match first_message(exec.as_fd(), &mut Inbox::default(), EXEC_LIMIT) {
                 Ok(None) => self.shared().programs.extend(program),
@@ -137,7 +137,8 @@ impl Launcher {
             grace_ms: launch.grace_ms,
         }));
         let Launch { run_id, timeout, .. } = launch;
-        runtime.spawn(Ears { run: run.clone(), exec, inbox, root, run_id, timeout, on_event }.listen());
+        runtime
+            .spawn(Ears { run: run.clone(), exec, inbox, root, origin, run_id, timeout, on_event }.listen());
         Ok(run)
     }
 

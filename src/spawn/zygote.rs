@@ -1,8 +1,9 @@
 //! The bot's zygote, and the keepers it has forked ahead.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -12,14 +13,14 @@ use super::{LaunchError, runtime};
 use crate::contain::cookie;
 use crate::identity::ProcessRef;
 use crate::keeper::protocol::{self, Inbox, Report};
-use crate::keeper::{HELLO, TITLE_ROOM, ZYGOTE, channel};
+use crate::keeper::{FORK, HELLO, ORPHANS, TITLE_ROOM, ZYGOTE, channel};
 
 /// A loaded machine may take its time to run a small program, but not for ever.
 const LIMIT: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub struct Zygote {
-    socket: OwnedFd,
+    socket: Arc<OwnedFd>,
     process: Option<Child>,
     /// Keepers that were asked for and not yet taken.
     ordered: usize,
@@ -34,13 +35,33 @@ pub struct Keeper {
     pub inbox: Inbox,
     pub launch: OwnedFd,
     pub root: ProcessRef,
+    pub origin: Origin,
+}
+
+/// Where a keeper comes from, and where what it leaves behind goes to if it is killed.
+#[derive(Debug)]
+pub struct Origin {
+    zygote: Arc<OwnedFd>,
+    keeper: i32,
+}
+
+impl Origin {
+    /// A descriptor that ends when nothing of what the keeper has kept exists, or when there is no zygote to see to that.
+    pub fn orphans_gone(&self) -> Result<OwnedFd, Errno> {
+        let (ours, theirs) = channel::pair()?;
+        let mut request = [ORPHANS, 0, 0, 0, 0];
+        request[1..].copy_from_slice(&self.keeper.to_le_bytes());
+        // Not sent is as good as ended: our own copy of the other end goes either way.
+        let _ = channel::send_all(&*self.zygote, &request, &[theirs.as_raw_fd()]);
+        Ok(ours)
+    }
 }
 
 impl Zygote {
     pub fn start(executable: &Path, credentials: Credentials) -> Result<Self, LaunchError> {
         let (ours, theirs) = channel::message_pair().map_err(LaunchError::refused)?;
         let process = execute(executable, theirs)?;
-        let zygote = Self { socket: ours, process: Some(process), ordered: 0, credentials };
+        let zygote = Self { socket: Arc::new(ours), process: Some(process), ordered: 0, credentials };
         zygote.hello().map_err(|why| LaunchError::KeeperBroken { path: executable.to_owned(), why })?;
         Ok(zygote)
     }
@@ -59,7 +80,7 @@ impl Zygote {
     /// Orders keepers until so many are on their way or waiting.
     pub fn stock_up(&mut self, count: usize) -> Result<(), Errno> {
         while self.ordered < count {
-            channel::send_all(&self.socket, b"k", &[])?;
+            channel::send_all(&self.socket, &[FORK], &[])?;
             self.ordered += 1;
         }
         Ok(())
@@ -76,7 +97,7 @@ impl Zygote {
         self.ordered -= 1;
         let mut fds = fds.into_iter();
         match (i32::from_le_bytes(errno), fds.next(), fds.next()) {
-            (0, Some(control), Some(launch)) => Keeper::ready(control, launch),
+            (0, Some(control), Some(launch)) => Keeper::ready(control, launch, &self.socket),
             // Out of descriptors on our side: the kernel has dropped them.
             (0, ..) => Err(Errno::EMFILE),
             (errno, ..) => Err(Errno::from_raw(errno)),
@@ -89,13 +110,17 @@ impl Zygote {
 }
 
 impl Keeper {
-    fn ready(control: OwnedFd, launch: OwnedFd) -> Result<Self, Errno> {
+    fn ready(control: OwnedFd, launch: OwnedFd, zygote: &Arc<OwnedFd>) -> Result<Self, Errno> {
         let mut inbox = Inbox::default();
         match first_message(control.as_fd(), &mut inbox, LIMIT)? {
             Some(payload) => match protocol::decode(&payload) {
-                Ok(Report::Ready { pid, start }) => {
-                    Ok(Self { control, inbox, launch, root: ProcessRef::known(pid, start) })
-                }
+                Ok(Report::Ready { keeper, pid, start }) => Ok(Self {
+                    control,
+                    inbox,
+                    launch,
+                    root: ProcessRef::known(pid, start),
+                    origin: Origin { zygote: zygote.clone(), keeper },
+                }),
                 _ => Err(Errno::EPROTO),
             },
             None => Err(Errno::ECONNRESET),
@@ -123,12 +148,10 @@ pub fn first_message(
 }
 
 impl Drop for Zygote {
-    /// Waiting keepers end with their sockets; those that keep a run go on. Waiting for the zygote is for somebody who
-    /// has time.
+    /// Its socket closes once the last run that came from it is over, and it goes when its last keeper is gone. Waiting for
+    /// that is for somebody who has time.
     fn drop(&mut self) {
         if let (Some(mut process), Ok(runtime)) = (self.process.take(), runtime::handle()) {
-            // SIGKILL is safe: our own child, not waited for. It has nothing to clean up, and it may be stopped.
-            let _ = process.kill();
             runtime.spawn_blocking(move || process.wait());
         }
     }
