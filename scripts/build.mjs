@@ -41,7 +41,8 @@ function buildKeeper() {
     ...process.env,
     RUSTFLAGS: `${process.env.RUSTFLAGS ?? ''} -C target-feature=+crt-static`.trim(),
   }
-  const linked = spawnSync('cargo', args, { cwd: root, env, stdio: ['ignore', 'inherit', 'inherit'] })
+  // Its one warning, that a static library cannot be an addon too, is of no interest; its errors show in the second try.
+  const linked = spawnSync('cargo', args, { cwd: root, env, stdio: 'ignore' })
   if (linked.status !== 0) {
     console.warn(
       'The keeper cannot be linked statically here; building it with the shared C library instead.',

@@ -50,7 +50,7 @@ const listeners = new Map<number, (event: NativeEvent) => void>()
 const host = new binding.Host(
   keeper,
   // Internal, for measuring: 0 forks each keeper when it is needed.
-  Number(process.env.SPAWN_OWNED_STOCK ?? 1),
+  Number(process.env.SPAWN_OWNED_STOCK ?? 2),
   (event) => listeners.get(event.run)?.(event),
 )
 

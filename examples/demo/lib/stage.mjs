@@ -150,7 +150,7 @@ export class Stage {
    */
   async watch(since, limitMs) {
     const ends = []
-    let left = this.alive()
+    let left = this.members
     while (left.length > 0 && performance.now() - since < limitMs) {
       await sleep(3)
       const ms = performance.now() - since

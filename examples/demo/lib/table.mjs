@@ -10,18 +10,19 @@ const api = { plain: 'child_process', owned: 'spawn-owned' }
 export function table(results) {
   const column = Math.max(7, Math.min(16, Math.floor((width() - NAME_WIDTH - 4) / results.length)))
   const row = (name, cells, style = plain) => {
-    const texts = cells.map(({ text, style: own = style }) => own(clip(text, column - 1).padEnd(column)))
+    const texts = cells.map(({ text, span = 1, style: own = style }) =>
+      own(clip(text, column * span - 1).padEnd(column * span)),
+    )
     return `  ${style(name.padEnd(NAME_WIDTH))}${texts.join('')}`.trimEnd()
   }
-  const heads = (texts) => texts.map((text) => ({ text }))
   const rule = dim(`  ${'─'.repeat(NAME_WIDTH + column * results.length - 1)}`)
   return [
+    row('', apis(results), bold),
     row(
       '',
-      heads(results.map(({ scene }, i) => (scene.bot === results[i - 1]?.scene.bot ? '' : api[scene.bot]))),
+      results.map(({ scene }) => ({ text: scene.event })),
       bold,
     ),
-    row('', heads(results.map(({ scene }) => scene.event)), bold),
     rule,
     ...cast.map(({ name }) =>
       row(
@@ -33,6 +34,16 @@ export function table(results) {
     row('left running', results.map(total), bold),
     row('all gone after', results.map(time)),
   ]
+}
+
+/** Neighbours with the same bot share a heading. */
+function apis(results) {
+  const cells = []
+  for (const { scene } of results) {
+    if (cells.at(-1)?.text === api[scene.bot]) cells.at(-1).span++
+    else cells.push({ text: api[scene.bot], span: 1 })
+  }
+  return cells
 }
 
 function fate(isAlive) {

@@ -5,7 +5,7 @@ export default {
   title: 'spawnOwned · the bot is killed',
   story: 'No handler of the bot runs, but the keeper sees its socket close, and ends the tree.',
   bot: 'owned',
-  event: 'bot SIGKILLed',
+  event: 'bot killed',
   survivors: [],
 
   async play(stage) {

@@ -6,7 +6,7 @@ export default {
   title: 'child_process.spawn · the bot is killed',
   story: 'Out of memory, a deploy, a crash: SIGKILL, and no handler of the bot runs.',
   bot: 'plain',
-  event: 'bot SIGKILLed',
+  event: 'bot killed',
   survivors: names,
 
   async play(stage) {

@@ -1,0 +1,59 @@
+// A program that was executed before is not waited for (src/spawn/programs.rs). What if it fails after all?
+
+import assert from 'node:assert/strict'
+import { chmodSync, copyFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, before, describe, it } from 'node:test'
+import { spawnOwned } from 'spawn-owned'
+
+describe('a program that was executed before', () => {
+  let folder
+  let script
+  let interpreter
+
+  before(() => {
+    folder = mkdtempSync(join(tmpdir(), 'proven-'))
+    interpreter = join(folder, 'interpreter')
+    script = join(folder, 'script')
+    copyFileSync('/bin/sh', interpreter)
+    writeFileSync(script, `#!${interpreter}\nexit 3\n`)
+    for (const file of [interpreter, script]) chmodSync(file, 0o755)
+  })
+  after(() => rmSync(folder, { recursive: true }))
+
+  it('runs the first and the second time, and is then proven', async () => {
+    for (let turn = 0; turn < 2; turn++) {
+      assert.equal((await spawnOwned(script).wait()).exitCode, 3)
+    }
+  })
+
+  it('emits error and close, without exit, if it cannot be executed although its file is the same', async () => {
+    // The file is untouched, so nothing tells beforehand that its interpreter is gone.
+    rmSync(interpreter)
+    const child = spawnOwned(script, ['argument'])
+    const events = []
+    for (const event of ['exit', 'error', 'close']) child.on(event, (value) => events.push([event, value]))
+    const closed = new Promise((resolve) => child.once('close', resolve))
+    const exit = await child.wait()
+    await closed
+    assert.equal(exit.reason, 'spawn-error')
+    assert.equal(child.state, 'exited')
+    const [[first, error], last] = events
+    assert.deepEqual([first, events.length, last], ['error', 2, ['close', -2]])
+    const { code, errno, syscall, path, spawnargs } = error
+    assert.deepEqual(
+      { code, errno, syscall, path, spawnargs },
+      { code: 'ENOENT', errno: -2, syscall: `spawn ${script}`, path: script, spawnargs: ['argument'] },
+    )
+    assert.equal(child.kill(), false)
+    assert.equal((await child.cancel()).reason, 'spawn-error')
+  })
+
+  it('is waited for again once its file has changed, so that the error comes at once', () => {
+    writeFileSync(script, '#!/nowhere/sh\n')
+    const child = spawnOwned(script)
+    assert.equal(child.pid, undefined)
+    return new Promise((resolve) => child.on('error', resolve))
+  })
+})
