@@ -225,7 +225,7 @@ describe('streams end with the tree', () => {
     const outsider = spawn(process.execPath, [script('holds-what-it-is-given.mjs')], {
       stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
     })
-    t.after(() => outsider.kill('SIGKILL'))
+    t.after(() => outsider.kill('SIGKILL') && once(outsider, 'exit'))
     const child = spawnOwned(process.execPath, [script('gives-a-descriptor-away.mjs'), '1'], {
       stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
     })

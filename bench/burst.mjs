@@ -13,19 +13,16 @@ export const worker = { burst }
 
 export async function bench({ quick }) {
   const subjects = await availableSubjects(quick ? [OURS, NODE] : [OURS, NODE, EXECA])
-  const samples = await withWorkers(
-    import.meta.url,
-    subjects,
-    { residentMb: RESIDENT_MB },
-    async (workers) => {
-      await interleave(workers, 1, 'burst', { count: COUNT })
-      return interleave(workers, quick ? 4 : 15, 'burst', { count: COUNT })
-    },
-  )
-  return [
-    row(`${COUNT} spawns at once until all closed`, pick(samples, 'total'), { atMost: 0.8 }),
-    row(`the ${COUNT} spawn calls alone`, pick(samples, 'called')),
-  ]
+  return withWorkers(import.meta.url, subjects, { residentMb: RESIDENT_MB }, async (workers) => {
+    await interleave(workers, 1, 'burst', { count: COUNT })
+    const bare = await interleave(workers, quick ? 4 : 15, 'burst', { count: COUNT })
+    const listening = await interleave(workers, quick ? 2 : 7, 'burst', { count: COUNT, listen: true })
+    return [
+      row(`${COUNT} spawns at once until all closed`, pick(bare, 'total'), { atMost: 0.8 }),
+      row('the same, outputs listened to', pick(listening, 'total')),
+      row(`the ${COUNT} spawn calls alone`, pick(bare, 'called')),
+    ]
+  })
 }
 
 function row(what, { [OURS]: ours, [NODE]: theirs, ...others }, target) {

@@ -134,10 +134,17 @@ process.on('exit', () => {
 
 async function hold(start, { count }) {
   const children = Array.from({ length: count }, () => start('sleep', ['120'], { stdio: 'pipe' }))
-  for (const child of children) held.add(child)
+  for (const child of children) {
+    held.add(child)
+    // As a bot would: a stream that is listened to costs more than one that is not.
+    child.stdout.on('data', ignore)
+    child.stderr.on('data', ignore)
+  }
   await Promise.all(children.map((child) => once(child, 'spawn')))
   return children.map((child) => child.pid)
 }
+
+function ignore() {}
 
 async function release() {
   const closed = [...held].map((child) => once(child, 'close'))

@@ -13,25 +13,18 @@ export const worker = { timedRuns }
 
 export async function bench({ quick }) {
   const subjects = await availableSubjects(quick ? [OURS, NODE] : [OURS, NODE, EXECA])
-  const samples = await withWorkers(
-    import.meta.url,
-    subjects,
-    { residentMb: RESIDENT_MB },
-    async (workers) => {
-      await interleave(workers, 3, 'timedRuns', { count: RUNS_A_TURN })
-      return interleave(workers, quick ? 20 : 60, 'timedRuns', { count: RUNS_A_TURN })
-    },
-  )
-  const { [OURS]: ours, [NODE]: theirs, ...others } = pick(samples, 'close')
-  return [
-    ratioRow({
-      bench: name,
-      what: 'spawn → close of /bin/true',
-      against: NODE,
-      target: { atMost: 1 },
-      ours,
-      theirs,
-      others,
-    }),
-  ]
+  const count = RUNS_A_TURN
+  return withWorkers(import.meta.url, subjects, { residentMb: RESIDENT_MB }, async (workers) => {
+    await interleave(workers, 3, 'timedRuns', { count })
+    const bare = await interleave(workers, quick ? 20 : 60, 'timedRuns', { count })
+    const listening = await interleave(workers, quick ? 5 : 30, 'timedRuns', { count, listen: true })
+    return [
+      row('spawn → close of /bin/true', pick(bare, 'close'), { atMost: 1 }),
+      row('the same, outputs listened to', pick(listening, 'close')),
+    ]
+  })
+}
+
+function row(what, { [OURS]: ours, [NODE]: theirs, ...others }, target) {
+  return ratioRow({ bench: name, what, against: NODE, target, ours, theirs, others })
 }

@@ -8,7 +8,7 @@
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import { closeSync } from 'node:fs'
-import { borrowedDescriptor, openBorrowing } from './native.js'
+import { borrowedDescriptor, endStream, openBorrowing } from './native.js'
 
 /** Node's own, now: a bot may replace it by ours later. */
 const nodeSpawn = spawn
@@ -18,6 +18,8 @@ export interface BorrowedChannel {
   readonly fd: number
   readonly channel: ChildProcess
   release(): void
+  /** The tree is extinct: what was sent is still delivered, then the channel ends, whoever else may hold its other end. */
+  end(): void
   /** Tells whoever has attached to the channel that its process, the command, has ended. */
   exited(code: number | null, signal: NodeJS.Signals | null): void
 }
@@ -46,6 +48,12 @@ export function borrowChannel(keeper: string, serialization: 'json' | 'advanced'
     fd,
     channel,
     release: () => closeSync(fd),
+    end() {
+      if (!channel.connected) return
+      const { fd: ourEnd } = channel.channel as { fd?: number }
+      if (ourEnd === undefined) channel.disconnect()
+      else endStream(ourEnd)
+    },
     exited: (code, signal) => {
       ;(emit as EventEmit)('exit', code, signal)
     },

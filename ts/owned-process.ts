@@ -281,6 +281,7 @@ export class OwnedProcess extends EventEmitter {
     this.#onExit(null, null)
     this.#state = 'exited'
     this.#pipes?.end()
+    this.#channel?.end()
   }
 
   #cancel(signal: number, graceMs: number): void {

@@ -20,11 +20,7 @@ function timedRun(start, listen) {
     const before = performance.now()
     const child = start(COMMAND, [], { stdio: 'pipe' })
     const returned = performance.now()
-    if (listen) {
-      if (!(child.pid > 0)) throw new Error('no pid')
-      child.stdout.on('data', ignore)
-      child.stderr.on('data', ignore)
-    }
+    if (listen) use(child)
     const used = performance.now()
     child.once('error', reject)
     child.once('close', () => {
@@ -36,10 +32,16 @@ function timedRun(start, listen) {
   })
 }
 
+function use(child) {
+  if (!(child.pid > 0)) throw new Error('it has no pid')
+  child.stdout.on('data', ignore)
+  child.stderr.on('data', ignore)
+}
+
 function ignore() {}
 
 /** All at once; resolves when the last has closed. */
-export function burst(start, { count }) {
+export function burst(start, { count, listen = false }) {
   return new Promise((resolve, reject) => {
     const before = performance.now()
     let called = 0
@@ -49,6 +51,7 @@ export function burst(start, { count }) {
     }
     for (let i = 0; i < count; i++) {
       const child = start(COMMAND, [], { stdio: 'pipe' })
+      if (listen) use(child)
       child.once('error', reject)
       child.once('close', onClose)
     }
