@@ -75,6 +75,11 @@ export interface SpawnOwnedOptions extends SpawnOptions {
 export interface OwnedProcess extends ChildProcess {
   /** The run's id, as given or made up. */
   readonly runId: string
+  /** As given to {@link spawnOwned}. */
+  readonly sessionId: string | undefined
+  readonly backendId: string | undefined
+  readonly scopeKey: string | undefined
+  readonly labels: Readonly<Record<string, string>>
   readonly state: RunState
   /**
    * Resolves once, when no process of the tree exists any more (or what is left could not be ended, see

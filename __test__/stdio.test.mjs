@@ -168,7 +168,10 @@ describe('streams', () => {
   same('a command whose output nobody wants any more', async (start) => {
     const child = start('yes')
     child.stdout.once('data', () => child.stdout.destroy())
-    return [(await once(child, 'close')).at(-1), child.stdout.destroyed]
+    const [code, signal] = await once(child, 'close')
+    // With unread data in the socket its first write fails with ECONNRESET, only the next is a broken pipe.
+    assert.ok(code === 1 || signal === 'SIGPIPE')
+    return [child.stdout.destroyed]
   })
 
   same('both ways on a further descriptor', async (start) => {

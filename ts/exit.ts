@@ -1,6 +1,7 @@
 // From what the keeper reported to one truthful RunExit. Pure.
 
 import type { ProcessInfo, RunExit, TerminationReason } from '../index.js'
+import { invalidValue } from './errors.js'
 
 /** Why the tree was ended, in the native side's words. */
 export type Ending = 'root-exit' | 'cancel' | 'overall-timeout' | 'owner-exit' | 'lost'
@@ -16,6 +17,27 @@ export interface Facts {
   timeoutMs: number
   escaped: ProcessInfo[]
   survivors: ProcessInfo[]
+}
+
+const reasons: readonly TerminationReason[] = [
+  'exit',
+  'signal',
+  'manual-cancel',
+  'overall-timeout',
+  'no-output-timeout',
+  'spawn-error',
+  'ownership-escape',
+  'owner-exit',
+  'shutdown',
+  'lost',
+]
+
+/** What a cancel asks the reason to be. */
+export function terminationReason(given: unknown): TerminationReason {
+  if (given === undefined) return 'manual-cancel'
+  const known = reasons.find((reason) => reason === given)
+  if (!known) throw invalidValue('options.reason', given, `must be one of: ${reasons.join(', ')}`)
+  return known
 }
 
 export function describeExit(facts: Facts): RunExit {

@@ -7,7 +7,7 @@ import type net from 'node:net'
 import { constants } from 'node:os'
 import type { CancelOptions, RunExit, RunState, TerminationReason } from '../index.js'
 import { abortError, codedError, errnoError } from './errors.js'
-import { describeExit, describeFailedStart, type Ending } from './exit.js'
+import { describeExit, describeFailedStart, type Ending, terminationReason } from './exit.js'
 import type { BorrowedChannel } from './ipc.js'
 import type { NativeEvent, NativeRun } from './native.js'
 import { duration, type RunSettings } from './options.js'
@@ -85,6 +85,23 @@ export class OwnedProcess extends EventEmitter {
     return this.#stdio
   }
 
+  // Plain properties in Node, and some libraries put their own streams there.
+  set stdin(stream) {
+    this.#replace('stdin', stream)
+  }
+
+  set stdout(stream) {
+    this.#replace('stdout', stream)
+  }
+
+  set stderr(stream) {
+    this.#replace('stderr', stream)
+  }
+
+  set stdio(streams) {
+    this.#replace('stdio', streams)
+  }
+
   get state(): RunState {
     return this.#state
   }
@@ -101,7 +118,8 @@ export class OwnedProcess extends EventEmitter {
   async cancel(options: CancelOptions = {}): Promise<RunExit> {
     const signal = killSignalNumber(options.signal, 'options.signal')
     const graceMs = duration(options.graceMs, 'options.graceMs') ?? this.#settings.graceMs
-    if (this.#state === 'running') this.#cancelReason = options.reason ?? 'manual-cancel'
+    const reason = terminationReason(options.reason)
+    if (this.#state === 'running') this.#cancelReason = reason
     this.#cancel(signal, graceMs)
     return this.#end
   }
@@ -237,7 +255,8 @@ export class OwnedProcess extends EventEmitter {
   #onExit(code: number | null, signal: NodeJS.Signals | null): void {
     if (this.#exited) return
     this.#exited = true
-    this.#state = 'exiting'
+    // Declared descendants are no end.
+    if (!this.#settings.keepOnLeaderExit) this.#state = 'exiting'
     if (signal) this.signalCode = signal
     else this.exitCode = code
     this.#stopListeningForAbort?.()
@@ -309,6 +328,10 @@ export class OwnedProcess extends EventEmitter {
   }
 
   // ---- streams ---------------------------------------------------------------------------------------------------------
+
+  #replace(name: string, value: unknown): void {
+    Object.defineProperty(this, name, { value, writable: true, enumerable: true, configurable: true })
+  }
 
   #closeOne(): void {
     if (--this.#openEnds === 0) this.emit('close', this.exitCode, this.signalCode)

@@ -16,7 +16,7 @@ use crate::keeper::protocol::{self, Inbox, Report};
 use crate::keeper::{FORK, HELLO, ORPHANS, TITLE_ROOM, ZYGOTE, channel};
 
 /// A loaded machine may take its time to run a small program, but not for ever.
-const LIMIT: Duration = Duration::from_secs(10);
+const LIMIT: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
 pub struct Zygote {

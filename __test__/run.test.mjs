@@ -1,0 +1,284 @@
+// A run's life: its states, its deadlines, and how it is told to have ended.
+import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
+import { once } from 'node:events'
+import { describe, test } from 'node:test'
+import { Worker } from 'node:worker_threads'
+import { cancel, spawnOwned } from 'spawn-owned'
+import { record } from './fixtures/side-by-side.mjs'
+import { program, script } from './support/fixtures.mjs'
+import { openWitness } from './support/witness.mjs'
+
+const options = { timeout: 20_000 }
+const FOR_EVER = 1e8
+
+/** Starts a fixture that holds the witness, and resolves when `processes` of it stand. */
+async function standing(t, name, processes, more) {
+  const witness = openWitness(t)
+  const child = spawnOwned(program(name), [witness.path], { stdio: ['pipe', 'ignore', 'ignore'], ...more })
+  t.after(() => child.stdin.destroy())
+  await witness.ready(processes)
+  return { child, witness }
+}
+
+describe('states', () => {
+  /** The state at once, and at each event. */
+  function states(child) {
+    const seen = [child.state]
+    for (const event of ['spawn', 'error', 'exit']) child.on(event, () => seen.push(event, child.state))
+    return seen
+  }
+
+  test('of a command that exits', options, async () => {
+    const child = spawnOwned('true')
+    const seen = states(child)
+    await child.wait()
+    assert.deepEqual(seen, ['running', 'spawn', 'running', 'exit', 'exiting'])
+    assert.equal(child.state, 'exited')
+  })
+
+  test('of a command that cannot be started', options, async () => {
+    const child = spawnOwned('nonexistent-command')
+    const seen = states(child)
+    await child.wait()
+    assert.deepEqual(seen, ['starting', 'error', 'exited'])
+    assert.equal(child.state, 'exited')
+  })
+
+  test('of a run that is cancelled', options, async () => {
+    const child = spawnOwned('cat')
+    const seen = states(child)
+    const cancelled = child.cancel()
+    assert.equal(child.state, 'exiting')
+    await cancelled
+    assert.deepEqual(seen, ['running', 'spawn', 'exiting', 'exit', 'exiting'])
+    child.cancel()
+    child.kill()
+    assert.equal(child.state, 'exited', 'which is final')
+  })
+
+  test('of a run whose tree takes a while to end', options, async (t) => {
+    const { child, witness } = await standing(t, 'ignores-sigterm', 2, { graceMs: FOR_EVER })
+    child.stdin.end()
+    await once(child, 'exit')
+    assert.equal(child.state, 'exiting')
+    assert.equal(witness.isGone(), false)
+    await child.cancel({ signal: 'SIGKILL' })
+    assert.equal(child.state, 'exited')
+    assert.ok(witness.isGone())
+  })
+})
+
+describe('how it ended:', () => {
+  const usual = { exitCode: null, signal: null, timedOut: false, noOutputTimedOut: false, escaped: [], survivors: [] }
+  const sh = (line, more) => () => spawnOwned('sh', ['-c', line], more)
+  const cat = (more) => () => spawnOwned('cat', more)
+  const after = (start, act) => () => {
+    const child = start()
+    act(child)
+    return child
+  }
+  const abort = AbortSignal.abort()
+  const timeout = { reason: 'overall-timeout', timedOut: true, signal: 'SIGTERM' }
+  const rows = {
+    'exit 0': [sh('exit 0'), { reason: 'exit', exitCode: 0, message: 'exited with code 0' }],
+    'exit 3': [sh('exit 3'), { reason: 'exit', exitCode: 3, message: 'exited with code 3' }],
+    'its own signal': [sh('kill -INT $$'), { reason: 'signal', signal: 'SIGINT', message: 'ended by SIGINT' }],
+    'kill()': [after(cat(), (child) => child.kill()), { reason: 'signal', signal: 'SIGTERM', message: 'ended by SIGTERM' }],
+    'cancel()': [
+      after(cat(), (child) => child.cancel()),
+      { reason: 'manual-cancel', signal: 'SIGTERM', message: 'cancelled' },
+    ],
+    'an AbortSignal': [
+      after(cat({ signal: abort }), (child) => child.on('error', () => {})),
+      { reason: 'manual-cancel', signal: 'SIGTERM', message: 'cancelled' },
+    ],
+    'a cancel that the command answers': [
+      after(sh('trap "exit 9" TERM; echo; read _'), (child) => child.stdout.once('data', () => child.cancel())),
+      { reason: 'manual-cancel', exitCode: 9, message: 'cancelled' },
+    ],
+    'no such command': [
+      after(() => spawnOwned('nonexistent-command'), (child) => child.on('error', () => {})),
+      { reason: 'spawn-error', message: 'spawn nonexistent-command ENOENT' },
+    ],
+    timeoutMs: [cat({ timeoutMs: 200 }), { ...timeout, message: 'turn timed out after 0.2s' }],
+    'whole seconds': [cat({ timeoutMs: 1000 }), { ...timeout, message: 'turn timed out after 1s' }],
+    "Node's timeout": [cat({ timeout: 50 }), { ...timeout, message: 'turn timed out after 0.05s' }],
+    'the sooner of both, ours': [
+      cat({ timeout: FOR_EVER, timeoutMs: 50, killSignal: 'SIGINT' }),
+      { ...timeout, message: 'turn timed out after 0.05s' },
+    ],
+    "the sooner of both, Node's": [
+      cat({ timeout: 50, timeoutMs: FOR_EVER, killSignal: 'SIGINT' }),
+      { ...timeout, signal: 'SIGINT', message: 'turn timed out after 0.05s' },
+    ],
+    'a deadline that was not reached': [
+      sh('exit 4', { timeoutMs: Number.MAX_SAFE_INTEGER }),
+      { reason: 'exit', exitCode: 4, message: 'exited with code 4' },
+    ],
+    'no deadline': [sh('exit 4', { timeoutMs: 0 }), { reason: 'exit', exitCode: 4, message: 'exited with code 4' }],
+  }
+  for (const [what, [start, expected]] of Object.entries(rows)) {
+    test(what, options, async () => {
+      const child = start()
+      const { durationMs, ...exit } = await child.wait()
+      assert.deepEqual(exit, { runId: child.runId, ...usual, ...expected })
+      assert.ok(Number.isInteger(durationMs) && durationMs >= 0, `after ${durationMs} ms`)
+    })
+  }
+
+  test('an escape, with whoever it was', options, async (t) => {
+    const { child, witness } = await standing(t, 'double-fork-daemon', 2)
+    child.stdin.end()
+    const { escaped, durationMs, ...exit } = await child.wait()
+    assert.ok(witness.isGone(), witness.holders())
+    assert.deepEqual(exit, {
+      ...{ runId: child.runId, reason: 'ownership-escape', exitCode: 0, signal: null },
+      ...{ timedOut: false, noOutputTimedOut: false, survivors: [] },
+      message: 'exited with code 0; 1 process that had left its session outlived it',
+    })
+    const [{ pid, startToken, command, why }] = escaped
+    assert.ok(Number.isInteger(pid) && pid > 0 && pid !== child.pid)
+    assert.match(startToken, /^\d+$/)
+    assert.equal(command, 'double-fork-dae', 'the name as the kernel knows it')
+    assert.match(why, /left the run's session/)
+  })
+
+  test('how long it took, from the start to the end of the tree', options, async () => {
+    const from = performance.now()
+    const { durationMs } = await spawnOwned('sleep', ['0.15']).wait()
+    assert.ok(durationMs >= 149 && durationMs <= performance.now() - from + 1, `${durationMs} ms`)
+  })
+})
+
+describe('wait()', () => {
+  test('tells the same however often and late it is asked', options, async () => {
+    const child = spawnOwned('true')
+    const [first, second] = await Promise.all([child.wait(), child.wait()])
+    assert.equal(first, second)
+    assert.equal(await child.wait(), first)
+  })
+
+  test('resolves after the exit was told', options, async () => {
+    for (const command of ['true', 'nonexistent-command']) {
+      const child = spawnOwned(command)
+      let told = 0
+      for (const event of ['exit', 'error']) child.on(event, () => told++)
+      await child.wait()
+      assert.equal(told, 1, command)
+    }
+  })
+
+  test('does not need anybody to read the output', options, async () => {
+    assert.equal((await spawnOwned('sh', ['-c', 'yes | head -c 300000']).wait()).exitCode, 0)
+  })
+
+  test('keeps the bot alive', options, () => {
+    const code = `import { spawnOwned } from 'spawn-owned'
+      console.log((await spawnOwned('true').wait()).reason)`
+    const args = ['--input-type=module', '-e', code]
+    assert.equal(execFileSync(process.execPath, args, { cwd: script('.'), encoding: 'utf8' }), 'exit\n')
+  })
+})
+
+describe('timeoutMs', () => {
+  test('ends the whole tree, after its grace also what refuses', options, async (t) => {
+    const witness = openWitness(t)
+    const child = spawnOwned(program('ignores-sigterm'), [witness.path], { timeoutMs: 300, graceMs: 100 })
+    await witness.ready(2)
+    const exit = await child.wait()
+    assert.ok(witness.isGone(), witness.holders())
+    assert.deepEqual([exit.reason, exit.signal, exit.timedOut], ['overall-timeout', 'SIGKILL', true])
+    assert.ok(exit.durationMs >= 399, `after ${exit.durationMs} ms`)
+    assert.ok(child.killed, "as with Node's timeout")
+  })
+
+  test('stays the reason when a cancel comes later', options, async (t) => {
+    const witness = openWitness(t)
+    const child = spawnOwned(program('ignores-sigterm'), [witness.path], { timeoutMs: 300, graceMs: FOR_EVER })
+    await witness.ready(2)
+    while (child.state === 'running') await new Promise(setImmediate)
+    assert.equal((await child.cancel({ signal: 'SIGKILL' })).reason, 'overall-timeout')
+  })
+})
+
+describe("onLeaderExit: 'keep'", () => {
+  const kept = { onLeaderExit: 'keep', graceMs: FOR_EVER }
+
+  test('descendants live on, and a cancel ends them', options, async (t) => {
+    const { child, witness } = await standing(t, 'half-setsid', 33, kept)
+    let over = false
+    child.wait().then(() => (over = true))
+    child.stdin.end()
+    const [code] = await once(child, 'exit')
+    assert.deepEqual([code, child.exitCode], [0, 0])
+    // Its end has not begun, and a round trip to the keeper does not change that.
+    assert.equal(child.state, 'running')
+    await spawnOwned('true').wait()
+    assert.deepEqual([over, witness.isGone()], [false, false])
+    const exit = await child.cancel()
+    assert.ok(witness.isGone(), witness.holders())
+    assert.deepEqual([exit.reason, exit.exitCode, exit.escaped], ['manual-cancel', 0, []])
+  })
+
+  test('the last of them ends the run', options, async (t) => {
+    const { child, witness } = await standing(t, 'half-setsid', 33, kept)
+    child.stdin.end()
+    await once(child, 'exit')
+    const { outcome, exits } = await cancel({ runId: child.runId }, { reason: 'shutdown' })
+    assert.ok(witness.isGone(), witness.holders())
+    assert.deepEqual([outcome, exits[0].reason, exits[0].exitCode], ['cancelled', 'shutdown', 0])
+  })
+
+  test('a tree that ends by itself is an exit', options, async () => {
+    const child = spawnOwned('sh', ['-c', '(read _) <&3 & exit 6'], { ...kept, stdio: ['pipe', 'pipe', 'pipe', 'pipe'] })
+    child.on('exit', () => child.stdio[3].end('\n'))
+    const { reason, exitCode, escaped } = await child.wait()
+    assert.deepEqual([reason, exitCode, escaped], ['exit', 6, []])
+  })
+
+  test('its deadline still counts', options, async (t) => {
+    const { child, witness } = await standing(t, 'half-setsid', 33, { ...kept, timeoutMs: 400 })
+    child.stdin.end()
+    const { reason, exitCode } = await child.wait()
+    assert.ok(witness.isGone(), witness.holders())
+    assert.deepEqual([reason, exitCode], ['overall-timeout', 0])
+  })
+})
+
+describe('identity', () => {
+  test('is made up or as given', () => {
+    const [one, two] = [spawnOwned('true'), spawnOwned('true')]
+    assert.match(one.runId, /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/)
+    assert.notEqual(one.runId, two.runId)
+    for (const runId of ['a', 'A.b_c-9', 'x'.repeat(128)]) assert.equal(spawnOwned('true', { runId }).runId, runId)
+  })
+})
+
+describe('a worker thread', () => {
+  const start = (command, ...args) => new Worker(script('worker-with-a-run.mjs'), { workerData: { command, args } })
+
+  test('owns runs like any other', options, async () => {
+    const worker = start('sh', '-c', 'echo from a worker; grep SigBlk /proc/self/status; exit 3')
+    const messages = []
+    worker.on('message', (message) => messages.push(message))
+    await once(worker, 'exit')
+    const output = 'from a worker\nSigBlk:\t0000000000000000\n'
+    assert.deepEqual(messages, ['started', { output, reason: 'exit', exitCode: 3 }])
+  })
+
+  test('that is terminated takes its runs with it', options, async (t) => {
+    const witness = openWitness(t)
+    const worker = start(program('half-setsid'), witness.path)
+    await witness.ready(33)
+    await worker.terminate()
+    await witness.gone(5000)
+    assert.equal((await spawnOwned('true').wait()).reason, 'exit', 'the others go on')
+  })
+})
+
+test('a process that is gone has told everything', options, async () => {
+  const child = spawnOwned('sh', ['-c', 'echo out; echo err >&2; exit 2'])
+  const { log, stdout, stderr } = await record(child)
+  assert.deepEqual([log.at(-1), stdout, stderr], [['close', 2, null], 'out\n', 'err\n'])
+})
