@@ -58,7 +58,7 @@ async function killAtRandomInstant(t, tree, random, whileSpawning) {
 }
 
 describe('a bot SIGKILLed at random instants leaves nothing of', { concurrency: 2 }, () => {
-  const options = { timeout: 15_000 + killsPerTree * 5000 }
+  const options = { timeout: 30_000 + killsPerTree * 5000 }
   for (const tree of hostileTrees) {
     test(tree.name, options, async (t) => {
       const random = randomFor(tree.name)
@@ -89,7 +89,7 @@ describe('a bot leaves nothing behind when it ends by', { concurrency: 2 }, () =
     { name: 'SIGTERM', end: (bot) => bot.kill('SIGTERM'), expected: [null, 'SIGTERM'] },
     { name: 'SIGINT', end: (bot) => bot.kill('SIGINT'), expected: [null, 'SIGINT'] },
   ]
-  const options = { timeout: 15_000 }
+  const options = { timeout: 30_000 }
   for (const { name, end, expected } of endings) {
     for (const tree of ['half-setsid', 'cleared-environment', 'ignores-sigterm'].map(treeNamed)) {
       test(`${name}: ${tree.name}`, options, async (t) => {

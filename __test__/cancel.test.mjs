@@ -1,8 +1,9 @@
 // Ending runs on request: which ones, how, and what is said about it.
 import assert from 'node:assert/strict'
-import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { describe, test } from 'node:test'
-import { cancel, spawnOwned } from 'spawn-owned'
+import { cancel } from 'spawn-owned'
+import { spawn, spawnOwned } from './fixtures/side-by-side.mjs'
 import { program } from './support/fixtures.mjs'
 import { openWitness } from './support/witness.mjs'
 
@@ -36,7 +37,11 @@ describe('a target', () => {
     ['several labels', () => ({ labels: { agent: 'claude', company: 'x' } }), 'a'],
     ['several criteria', () => ({ sessionId: 's1', scopeKey: 'k2' }), 'b'],
     ['criteria and labels', () => ({ sessionId: 's1', labels: { company: 'x' } }), 'ab'],
-    ['a criterion beside undefined ones', () => ({ sessionId: 's2', runId: undefined, labels: undefined }), 'c'],
+    [
+      'a criterion beside undefined ones',
+      () => ({ sessionId: 's2', runId: undefined, labels: undefined }),
+      'c',
+    ],
     ['an unknown run id', () => 'run', ''],
     ['an empty run id', () => '', ''],
     ['a session that nobody has', () => ({ sessionId: 's3' }), ''],
@@ -60,7 +65,10 @@ describe('a target', () => {
       assert.equal(gone.join(''), expected)
       assert.equal(outcome, expected ? 'cancelled' : 'not-found')
       const ids = exits.map(({ runId, reason, survivors }) => [runId, reason, survivors])
-      assert.deepEqual(ids, [...expected].map((name) => [`run-${name}`, 'manual-cancel', []]))
+      assert.deepEqual(
+        ids,
+        [...expected].map((name) => [`run-${name}`, 'manual-cancel', []]),
+      )
       assert.equal(bystander.stdin.destroyed || bystander.exitCode !== null || bystander.killed, false)
     })
   }
@@ -82,7 +90,12 @@ describe('refused, and nobody is touched:', () => {
     ['a signal of the wrong type', ['the-run', { signal: {} }], type, /options\.signal/],
     ['a negative grace', ['the-run', { graceMs: -1 }], 'ERR_OUT_OF_RANGE', /options\.graceMs/],
     ['a grace that is no number', ['the-run', { graceMs: '5' }], type, /options\.graceMs/],
-    ['an unknown reason', ['the-run', { reason: 'whim' }], 'ERR_INVALID_ARG_VALUE', /options\.reason.*manual-cancel/],
+    [
+      'an unknown reason',
+      ['the-run', { reason: 'whim' }],
+      'ERR_INVALID_ARG_VALUE',
+      /options\.reason.*manual-cancel/,
+    ],
   ]
   for (const [what, args, code, message] of rows) {
     test(what, options, async (t) => {
@@ -125,7 +138,11 @@ describe('a run that has ended', () => {
 
 describe('how', () => {
   test('the signal asked for comes first', options, async (t) => {
-    for (const [signal, seen] of [['SIGINT', 'SIGINT'], ['SIGKILL', 'SIGKILL'], [undefined, 'SIGTERM']]) {
+    for (const [signal, seen] of [
+      ['SIGINT', 'SIGINT'],
+      ['SIGKILL', 'SIGKILL'],
+      [undefined, 'SIGTERM'],
+    ]) {
       const { child } = await standing(t)
       assert.equal((await child.cancel({ signal, graceMs: FOR_EVER })).signal, seen)
     }
@@ -145,7 +162,7 @@ describe('how', () => {
 
   test('no grace at all still begins with the signal', options, async () => {
     const child = spawnOwned('sh', ['-c', 'trap "" TERM; echo; exec cat'])
-    await new Promise((resolve) => child.stdout.once('data', resolve))
+    await once(child.stdout, 'data')
     const exit = await child.cancel({ graceMs: 0 })
     assert.deepEqual([exit.signal, exit.reason], ['SIGKILL', 'manual-cancel'])
   })
@@ -197,15 +214,21 @@ describe('more than once', () => {
 
   test('a later one never prolongs it', options, async (t) => {
     const { child } = await standing(t, {}, 'ignores-sigterm', 2)
-    const [first, second] = await Promise.all([child.cancel({ graceMs: 100 }), child.cancel({ graceMs: FOR_EVER })])
+    const [first, second] = await Promise.all([
+      child.cancel({ graceMs: 100 }),
+      child.cancel({ graceMs: FOR_EVER }),
+    ])
     assert.deepEqual(first, second)
   })
 
   test('each process gets the first signal once', options, async () => {
-    const line = 'n=0; trap "n=$((n + 1)); echo $n" TERM; echo 0; while :; do read _ || :; done'
+    const line = "n=0; trap 'n=$((n + 1)); echo $n' TERM; echo 0; while :; do read _ || :; done"
     const child = spawnOwned('bash', ['-c', line])
     let said = ''
-    await new Promise((resolve) => child.stdout.on('data', (text) => (said += text) && resolve()))
+    child.stdout.on('data', (text) => {
+      said += text
+    })
+    await once(child.stdout, 'data')
     for (let i = 0; i < 5; i++) child.cancel({ graceMs: 300 })
     await child.cancel({ graceMs: 300 })
     assert.deepEqual(said.trim().split('\n'), ['0', '1'])
@@ -214,7 +237,9 @@ describe('more than once', () => {
 
 test('in the same tick as the start', options, async (t) => {
   const witness = openWitness(t)
-  const started = Array.from({ length: 20 }, () => spawnOwned(program('stays'), [witness.path], { stdio: 'ignore' }))
+  const started = Array.from({ length: 20 }, () =>
+    spawnOwned(program('stays'), [witness.path], { stdio: 'ignore' }),
+  )
   const exits = await Promise.all(started.map((child) => child.cancel({ graceMs: FOR_EVER })))
   witness.release()
   assert.ok(witness.isGone(), witness.holders())

@@ -1,7 +1,7 @@
 // spawnOwned in place of child_process.spawn: same arguments, same members, same events in the same order.
 // (What goes wrong: errors.test.mjs. Descriptors and streams: stdio.test.mjs. Channels: ipc.test.mjs.)
 import assert from 'node:assert/strict'
-import { ChildProcess, execFileSync, spawn } from 'node:child_process'
+import { ChildProcess, execFileSync } from 'node:child_process'
 import diagnostics from 'node:diagnostics_channel'
 import { getEventListeners, once } from 'node:events'
 import { mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
@@ -9,8 +9,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, describe, test } from 'node:test'
 import { pathToFileURL } from 'node:url'
-import { spawnOwned } from 'spawn-owned'
-import { facts, major, output, record, run, same } from './fixtures/side-by-side.mjs'
+import { facts, major, output, record, run, same, spawn, spawnOwned } from './fixtures/side-by-side.mjs'
 import { program, script } from './support/fixtures.mjs'
 import { openWitness } from './support/witness.mjs'
 
@@ -38,7 +37,10 @@ describe('takes', () => {
     'what is frozen': ['pwd', Object.freeze([]), Object.freeze({ cwd: '/' })],
     'own options only': ['pwd', Object.create({ cwd: '/' })],
     'options for Windows': ['pwd', { windowsHide: true, windowsVerbatimArguments: true }],
-    'nothing for every option': ['pwd', { cwd: null, uid: null, gid: null, shell: null, argv0: null, env: null }],
+    'nothing for every option': [
+      'pwd',
+      { cwd: null, uid: null, gid: null, shell: null, argv0: null, env: null },
+    ],
     'a hundred thousand arguments': ['sh', ['-c', 'echo $#', 'sh', ...Array(100_000).fill('x')]],
     'as many for a script without #!': [at('no-shebang'), Array(100_000).fill('x')],
     'cwd as a path': ['pwd', { cwd: dir }],
@@ -77,7 +79,8 @@ describe('takes', () => {
     return [...seen, await output(start, 'readlink', ['/proc/self/cwd'])]
   })
 
-  const id = async (start, more) => (await output(start, 'sh', ['-c', 'id -u; id -g; id -G'], more)).split('\n')
+  const id = async (start, more) =>
+    (await output(start, 'sh', ['-c', 'id -u; id -g; id -G'], more)).split('\n')
   for (const ids of [{ uid: 65534 }, { gid: 65534 }, { uid: 65534, gid: 65534 }, { uid: 0, gid: 0 }]) {
     same(`as root, ${JSON.stringify(ids)}`, (start) => id(start, ids), { skip: asRoot })
   }
@@ -90,7 +93,10 @@ describe('gives the command', () => {
     'everything in the order given': { b: '1', a: '2', C: '3', B: '4', 9: '5' },
     'no variable that is undefined': { a: undefined, b: 'b' },
     'text for everything else': { n: null, t: true, z: 0, e: '', o: { toString: () => 'o' }, l: [1, 2] },
-    'what the environment inherits': Object.create({ inherited: '1' }, { own: { value: '2', enumerable: true } }),
+    'what the environment inherits': Object.create(
+      { inherited: '1' },
+      { own: { value: '2', enumerable: true } },
+    ),
     'odd names': { 'a=b': 'c', ' ': 'x', ä: 'ö', 'a\nb': 'c\nd' },
   }
   /** The environment as the kernel has it, without the one variable that is ours. */
@@ -172,7 +178,8 @@ describe('events', () => {
       same(`${what}, stdio ${stdio}`, async (start) => {
         const child = start('sh', ['-c', line], { stdio })
         const seen = [state(child)]
-        for (const event of ['spawn', 'exit', 'close']) child.on(event, () => seen.push([event, state(child)]))
+        for (const event of ['spawn', 'exit', 'close'])
+          child.on(event, () => seen.push([event, state(child)]))
         return [await record(child), seen]
       })
     }
@@ -332,7 +339,9 @@ describe('is a ChildProcess', () => {
     return [
       ...[child instanceof ChildProcess, Object.getPrototypeOf(child) !== null, 'channel' in child],
       ...methods.map((name) => typeof child[name]),
-      ...['pid', 'stdin', 'stdout', 'stderr', 'stdio', 'killed', 'exitCode', 'spawnargs'].map((name) => name in child),
+      ...['pid', 'stdin', 'stdout', 'stderr', 'stdio', 'killed', 'exitCode', 'spawnargs'].map(
+        (name) => name in child,
+      ),
     ]
   })
 
@@ -349,17 +358,44 @@ describe('is a ChildProcess', () => {
       ...[name, process instanceof ChildProcess, child && process === child, facts(error), typeof options],
     ])
   }
-  const calls = [['true'], ['nonexistent-command'], ['true', { stdio: ['ignore', 9999] }], ['true', { cwd: '\0' }]]
+  const calls = [
+    ['true'],
+    ['nonexistent-command'],
+    ['true', { stdio: ['ignore', 9999] }],
+    ['true', { cwd: '\0' }],
+  ]
   for (const args of calls) {
-    same(`that is announced: ${JSON.stringify(args)}`, (start) => ['heard', ...heard(['child_process'], start, ...args)])
+    same(`that is announced: ${JSON.stringify(args)}`, (start) => [
+      'heard',
+      ...heard(['child_process'], start, ...args),
+    ])
     const traced = ['start', 'end', 'error'].map((name) => `tracing:child_process.spawn:${name}`)
     const skip = major < 26 && `Node ${major} has no such channel`
-    same(`that is traced: ${JSON.stringify(args)}`, (start) => ['heard', ...heard(traced, start, ...args)], { skip })
+    same(`that is traced: ${JSON.stringify(args)}`, (start) => ['heard', ...heard(traced, start, ...args)], {
+      skip,
+    })
   }
 
   same('whatever is on Object.prototype', async (start) => {
-    const pollution = { uid: 1, gid: 1, shell: true, cwd: '/nonexistent', stdio: 'ignore', argv0: 'x', timeout: 1 }
-    const ours = { runId: ':', graceMs: 'x', labels: 7, pty: true, onOwnerExit: 'x', fd: 7, errno: 2, env: { A: 1 } }
+    const pollution = {
+      uid: 1,
+      gid: 1,
+      shell: true,
+      cwd: '/nonexistent',
+      stdio: 'ignore',
+      argv0: 'x',
+      timeout: 1,
+    }
+    const ours = {
+      runId: ':',
+      graceMs: 'x',
+      labels: 7,
+      pty: true,
+      onOwnerExit: 'x',
+      fd: 7,
+      errno: 2,
+      env: { A: 1 },
+    }
     const names = Object.keys({ ...pollution, ...ours })
     for (const name of names) {
       const value = { ...pollution, ...ours }[name]

@@ -5,8 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, describe, test } from 'node:test'
 import { inspect } from 'node:util'
-import { spawnOwned } from 'spawn-owned'
-import { facts, major, run, same } from './fixtures/side-by-side.mjs'
+import { facts, run, same, spawnOwned } from './fixtures/side-by-side.mjs'
 
 const dir = mkdtempSync(join(tmpdir(), 'errors-'))
 after(() => rmSync(dir, { recursive: true }))
@@ -209,7 +208,7 @@ describe('our own options say what is wrong and what would be right:', () => {
   })
 })
 
-test('an error prints as Node prints its own', { skip: major < 20 }, () => {
+test('an error prints as Node prints its own', () => {
   assert.throws(
     () => spawnOwned(7),
     /^TypeError \[ERR_INVALID_ARG_TYPE\]: The "file" argument must be of type string/,

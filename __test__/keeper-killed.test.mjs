@@ -1,4 +1,5 @@
-// Without its keeper a run is ended from outside, through its group and its cookie: as `lost`, and nobody else.
+// A run whose keeper is killed ends as `lost`: by the zygote, to which the whole tree comes, or, if that is dead too, from
+// outside through its group and its cookie. And nobody else is touched.
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { readFileSync, readlinkSync } from 'node:fs'
@@ -9,7 +10,7 @@ import { program } from './support/fixtures.mjs'
 import { hostileTrees, treeNamed } from './support/hostile-trees.mjs'
 import { openWitness } from './support/witness.mjs'
 
-const options = { timeout: 20_000 }
+const options = { timeout: 30_000 }
 const COOKIE = 'SPAWN_OWNED_RUN'
 
 async function standing(t, command, processes) {
@@ -21,13 +22,31 @@ async function standing(t, command, processes) {
   return { child, witness }
 }
 
-/** The keeper is the parent of the root. */
-const killKeeper = (child) => killHelper(parentOf(child.pid))
+/** The keeper is the parent of the root; killed only if it is what it should be. */
+function killKeeper(child) {
+  const keeper = parentOf(child.pid)
+  assert.ok(isHelper(keeper), 'the parent of the root is no keeper')
+  process.kill(keeper, 'SIGKILL')
+}
 
-/** Killed only if it is what it should be. */
-function killHelper(pid) {
-  assert.match(basename(readlinkSync(`/proc/${pid}/exe`)), /^spawn-owned-keeper/)
-  process.kill(pid, 'SIGKILL')
+/** The zygote is the keeper's parent, unless it was killed before and the keeper comes from the stock it left. */
+function killZygote(child) {
+  const zygote = parentOf(parentOf(child.pid))
+  if (isHelper(zygote)) process.kill(zygote, 'SIGKILL')
+}
+
+/** The zygote first: it gets what a killed keeper leaves behind. */
+function killZygoteAndKeeper(child) {
+  killZygote(child)
+  killKeeper(child)
+}
+
+function isHelper(pid) {
+  try {
+    return basename(readlinkSync(`/proc/${pid}/exe`)).startsWith('spawn-owned-keeper')
+  } catch {
+    return false
+  }
 }
 
 function parentOf(pid) {
@@ -44,57 +63,51 @@ async function bystander(t, env) {
   return witness
 }
 
-function assertLost(exit, child) {
+function assertLost(exit, child, witness) {
+  assert.ok(witness.isGone(), `resolved although processes exist:\n${witness.holders()}`)
   assert.equal(exit.reason, 'lost')
   assert.equal(exit.runId, child.runId)
-  assert.ok(exit.message.length > 0)
+  assert.deepEqual(exit.survivors, [])
 }
 
-describe('a killed keeper loses the run, and nothing of it stays', () => {
-  for (const tree of hostileTrees.filter(({ traceable }) => traceable)) {
+describe('a killed keeper loses the run, and nothing stays of', () => {
+  for (const tree of hostileTrees) {
     test(tree.name, options, async (t) => {
       const { child, witness } = await standing(t, tree.command, tree.ready)
       killKeeper(child)
-      const exit = await child.wait()
-      assert.ok(witness.isGone(), `resolved although processes exist:\n${witness.holders()}`)
-      assert.deepEqual(exit.survivors, [])
-      assertLost(exit, child)
+      assertLost(await child.wait(), child, witness)
     })
   }
+})
 
-  test('a process that appended to the cookie, as a nested owner does', options, async (t) => {
-    const line = `exec 3>"$2"; ${COOKIE}="$${COOKIE}:nested" setsid "$1" "$2" & read -r _`
-    const command = (path) => ['sh', ['-c', line, 'sh', program('stays'), path]]
-    const { child, witness } = await standing(t, command, 1)
-    killKeeper(child)
-    assertLost(await child.wait(), child)
-    assert.ok(witness.isGone(), `resolved although processes exist:\n${witness.holders()}`)
+for (const [what, kill] of Object.entries({ killKeeper, killZygoteAndKeeper })) {
+  test(`bystanders are not touched: ${what}`, options, async (t) => {
+    const tree = treeNamed('half-setsid')
+    const { child, witness } = await standing(t, tree.command, tree.ready)
+    const bystanders = new Map()
+    for (const [who, env] of Object.entries(environments(child.runId))) {
+      bystanders.set(who, await bystander(t, env))
+    }
+    kill(child)
+    assertLost(await child.wait(), child, witness)
+    for (const [who, theirs] of bystanders)
+      assert.equal(theirs.isGone(), false, `ended: a process with ${who}`)
   })
 
-  test('a cancel that is under way when the keeper is killed', options, async (t) => {
+  test(`a patient cancel does not outlast: ${what}`, options, async (t) => {
     const tree = treeNamed('ignores-sigterm')
     const { child, witness } = await standing(t, tree.command, tree.ready)
     const cancelled = child.cancel({ graceMs: 1e8 })
-    killKeeper(child)
+    kill(child)
     const exit = await cancelled
     assert.ok(witness.isGone(), `resolved although processes exist:\n${witness.holders()}`)
     assert.deepEqual(exit, await child.wait())
   })
-})
+}
 
-test('a process that cleared its environment and left the group is released', options, async (t) => {
-  const tree = treeNamed('cleared-environment')
-  const { child, witness } = await standing(t, tree.command, tree.ready)
-  killKeeper(child)
-  assertLost(await child.wait(), child)
-  assert.equal(witness.isGone(), false, 'the documented way to keep a daemon')
-})
-
-test('bystanders are not touched', options, async (t) => {
-  const tree = treeNamed('half-setsid')
-  const { child, witness } = await standing(t, tree.command, tree.ready)
-  const { runId } = child
-  const environments = {
+/** What a process may carry without being ours. */
+function environments(runId) {
+  return {
     'no cookie': {},
     'the cookie of another run': { [COOKIE]: 'another-run' },
     'our run id as the beginning of another': { [COOKIE]: `${runId}0` },
@@ -102,19 +115,39 @@ test('bystanders are not touched', options, async (t) => {
     'our run id in a variable of another name': { [`OLD_${COOKIE}`]: runId, [`${COOKIE}_OLD`]: runId },
     'our cookie inside a value': { NOTE: `${COOKIE}=${runId}`, LINES: `first\n${COOKIE}=${runId}` },
   }
-  const bystanders = new Map()
-  for (const [who, env] of Object.entries(environments)) bystanders.set(who, await bystander(t, env))
+}
 
-  killKeeper(child)
-  assertLost(await child.wait(), child)
-  assert.ok(witness.isGone(), `resolved although processes exist:\n${witness.holders()}`)
-  for (const [who, theirs] of bystanders) assert.equal(theirs.isGone(), false, `ended: a process with ${who}`)
+describe('killed together with its zygote it takes along what kept the group or the cookie:', () => {
+  for (const tree of hostileTrees.filter(({ traceable }) => traceable)) {
+    test(tree.name, options, async (t) => {
+      const { child, witness } = await standing(t, tree.command, tree.ready)
+      killZygoteAndKeeper(child)
+      assertLost(await child.wait(), child, witness)
+    })
+  }
+
+  test('a process that appended to the cookie, as a nested owner does', options, async (t) => {
+    const line = `exec 3>"$2"; ${COOKIE}="$${COOKIE}:nested" setsid "$1" "$2" & read -r _`
+    const command = (path) => ['sh', ['-c', line, 'sh', program('stays'), path]]
+    const { child, witness } = await standing(t, command, 1)
+    killZygoteAndKeeper(child)
+    assertLost(await child.wait(), child, witness)
+  })
+
+  test('but not a process that cleared its environment and left the group', options, async (t) => {
+    const tree = treeNamed('cleared-environment')
+    const { child, witness } = await standing(t, tree.command, tree.ready)
+    killZygoteAndKeeper(child)
+    const { reason } = await child.wait()
+    assert.equal(reason, 'lost')
+    assert.equal(witness.isGone(), false, 'nothing proves that it is ours, so it must not be touched')
+  })
 })
 
-test('without the zygote that forked its keeper a run goes on, and so does spawning', options, async (t) => {
+test('without its zygote a run goes on, and so does spawning', options, async (t) => {
   const tree = treeNamed('double-fork-daemon')
   const before = await standing(t, tree.command, tree.ready)
-  killHelper(parentOf(parentOf(before.child.pid)))
+  killZygote(before.child)
   const after = await standing(t, tree.command, tree.ready)
   assert.equal(before.witness.isGone(), false)
   for (const { child, witness } of [before, after]) {

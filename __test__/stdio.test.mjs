@@ -1,19 +1,25 @@
 // What a command gets as descriptors, and the streams its owner keeps: as with child_process, but for one thing. A stream
 // ends with the tree, whoever else may hold it.
 import assert from 'node:assert/strict'
-import { spawn } from 'node:child_process'
 import { createHash, randomFillSync } from 'node:crypto'
 import { once } from 'node:events'
-import { closeSync, createReadStream, createWriteStream, mkdtempSync, openSync } from 'node:fs'
-import { readFileSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  closeSync,
+  createReadStream,
+  createWriteStream,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
 import { connect, createServer, Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { after, describe, test } from 'node:test'
-import { spawnOwned } from 'spawn-owned'
-import { record, same } from './fixtures/side-by-side.mjs'
+import { record, same, spawn, spawnOwned } from './fixtures/side-by-side.mjs'
 import { script } from './support/fixtures.mjs'
 
 const dir = mkdtempSync(join(tmpdir(), 'stdio-'))
@@ -40,6 +46,7 @@ describe('what a command gets from', () => {
     "'ignore'": 'ignore',
     'an empty array': [],
     'a short array': ['ignore'],
+    // biome-ignore lint/suspicious/noSparseArray: that is the point
     'holes and undefined': [, undefined, null, , 'pipe'],
     'a long array': ['ignore', 'pipe', 'ignore', 'pipe', 'ignore', 'pipe', 'pipe'],
     'descriptors in another order': ['ignore', write, 'ignore', read, write, read],
@@ -65,7 +72,10 @@ describe('what a command gets from', () => {
     const code = `const { spawn } = require('child_process')
       const { spawnOwned } = require('spawn-owned')
       ${start.name}('sh', ['-c', 'cat; echo out; echo err >&2; echo three >&3'], { stdio: ['inherit', 'inherit', 'inherit', 'inherit'] })`
-    const bot = spawn(process.execPath, ['-e', code], { cwd: script('.'), stdio: ['pipe', 'pipe', 'pipe', 'pipe'] })
+    const bot = spawn(process.execPath, ['-e', code], {
+      cwd: script('.'),
+      stdio: ['pipe', 'pipe', 'pipe', 'pipe'],
+    })
     let three = ''
     bot.stdio[3].on('data', (text) => (three += text))
     bot.stdin.end('in\n')
@@ -155,7 +165,9 @@ describe('streams', () => {
   })
 
   same('a command that does not read its input', async (start) => {
-    const child = start('sh', ['-c', 'exec <&-; echo closed; exec cat <&2'], { stdio: ['pipe', 'pipe', 'pipe'] })
+    const child = start('sh', ['-c', 'exec <&-; echo closed; exec cat <&2'], {
+      stdio: ['pipe', 'pipe', 'pipe'],
+    })
     const failed = once(child.stdin, 'error')
     await once(child.stdout, 'data')
     child.stdin.write('nobody reads this')
@@ -200,7 +212,10 @@ describe('streams', () => {
         yield Buffer.from(block)
       }
     }
-    child.stdout.on('data', (chunk) => got.update(chunk) && (size += chunk.length))
+    child.stdout.on('data', (chunk) => {
+      got.update(chunk)
+      size += chunk.length
+    })
     await Promise.all([pipeline(Readable.from(source()), child.stdin), once(child, 'close')])
     assert.equal(size, 64 * MiB)
     assert.equal(got.digest('hex'), sent.digest('hex'))
@@ -230,14 +245,14 @@ describe('streams end with the tree', () => {
     })
     t.after(() => outsider.kill('SIGKILL') && once(outsider, 'exit'))
     const child = spawnOwned(process.execPath, [script('gives-a-descriptor-away.mjs'), '1'], {
-      stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
+      stdio: ['pipe', 'pipe', 'inherit', 'ipc'],
     })
     const seen = record(child)
     const [, handle] = await once(child, 'message')
     assert.ok(handle instanceof Socket)
     outsider.send('take this', handle)
     await once(outsider, 'message')
-    child.send('it was taken')
+    child.stdin.end()
     await child.wait()
     const { log, stdout } = await seen
     assert.equal(stdout, 'written before\n')

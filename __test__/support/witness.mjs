@@ -52,7 +52,7 @@ class Witness {
   }
 
   /** Resolves once `processes` of the tree stand; from then on only they hold the witness. */
-  async ready(processes, timeoutMs = 10_000) {
+  async ready(processes, timeoutMs = 20_000) {
     const told = () => `${this.count(READY)} of ${processes} processes were ready after ${timeoutMs} ms`
     await this.#until(() => this.count(READY) >= processes, timeoutMs, told)
     this.release()
