@@ -55,9 +55,9 @@ impl Bot {
         assert_eq!((errno, fds.len()), ([0; 4], 2));
         let (launch, control) = (fds.pop().unwrap(), fds.pop().unwrap());
         let mut run = Run { control: Some(control), inbox: Inbox::default(), launch, pid: 0, keeper: 0 };
-        let Report::Ready { keeper, pid, start } = run.hear().unwrap() else { panic!("not ready") };
-        assert!(pid > 0 && start > 0);
-        (run.pid, run.keeper) = (pid, keeper);
+        let Report::Ready { keeper, root } = run.hear().unwrap() else { panic!("not ready") };
+        assert!(keeper.start > 0 && root.start > 0);
+        (run.pid, run.keeper) = (root.pid, keeper.pid);
         run
     }
 
@@ -274,7 +274,7 @@ fn a_kept_run_outlives_its_bot_keeps_its_deadline_and_its_end_is_remembered() {
     witness.gone();
 
     let mut next = visit(&name);
-    assert!(matches!(next.hear(), Some(Report::Ready { pid: root, .. }) if root == pid));
+    assert!(matches!(next.hear(), Some(Report::Ready { root, .. }) if root.pid == pid));
     assert_eq!(next.hear(), Some(Report::RootExited(ExitStatus::Signal(nix::libc::SIGUSR1))));
     assert!(matches!(next.hear(), Some(Report::Extinct { cause: Cause::OverallTimeout, .. })));
     assert_eq!(next.hear(), None, "told once, it need not be remembered any more");

@@ -1,6 +1,9 @@
 //! The cookie: one environment variable that every process of a run inherits.
 
 use std::fs;
+use std::path::Path;
+
+use crate::identity::read_stat;
 
 /// Holds the ids of all runs a process belongs to, outermost first, separated by colons.
 pub const VARIABLE: &str = "SPAWN_OWNED_RUN";
@@ -23,19 +26,17 @@ pub fn carries(environ: &[u8], run_id: &str) -> bool {
             .any(|list| list.split(|&byte| byte == b':').any(|id| id == run_id.as_bytes()))
 }
 
-/// The processes whose environment carries the run id now. An environment that cannot be read (another user's,
-/// a zombie's) is unknown, hence not ours.
-pub fn carriers(run_id: &str) -> Vec<i32> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    entries
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok())
-        .filter(|&pid| carried_by(pid, run_id))
-        .collect()
-}
-
-/// Whether this process carries the run id now.
+/// Whether this process carries the run id now. An environment that cannot be read (another user's, a zombie's) is unknown,
+/// hence not ours. If its main thread has ended, its other threads are asked: they share one
+/// environment.
 pub fn carried_by(pid: i32, run_id: &str) -> bool {
-    fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environ| carries(&environ, run_id))
+    let carried = |file: &Path| fs::read(file).is_ok_and(|environ| carries(&environ, run_id));
+    if carried(Path::new(&format!("/proc/{pid}/environ"))) {
+        return true;
+    }
+    read_stat(pid).is_ok_and(|stat| stat.state == 'Z' && !stat.is_dead())
+        && fs::read_dir(format!("/proc/{pid}/task"))
+            .is_ok_and(|tasks| tasks.flatten().any(|task| carried(&task.path().join("environ"))))
 }
 
 #[cfg(test)]

@@ -62,6 +62,13 @@ impl Family {
         }
     }
 
+    /// A command can stop its keeper; whoever was stopped goes on.
+    pub fn wake_keepers(&self) {
+        for &keeper in &self.keepers {
+            let _ = kill(keeper, SIGCONT);
+        }
+    }
+
     /// Asks every orphan, and all that descends from one, to end.
     pub fn terminate_orphans(&self, signal: i32) {
         let members = descendants(self.me, |child| self.is_orphan(child));

@@ -20,6 +20,9 @@ use crate::identity::stat::Stat;
 use crate::identity::{ProcessRef, read_stat};
 use crate::run::ExitStatus;
 
+/// Looks of [`Tree::escaped`] in a row.
+const ESCAPE_LOOKS: usize = 64;
+
 /// Passes of [`Tree::reap`] in a row.
 const REAP_PASSES: usize = 16;
 
@@ -42,16 +45,6 @@ impl Tree {
     /// `root` must be an unreaped child of the calling process.
     pub fn new(root: i32) -> Self {
         Self { me: nix::unistd::getpid().as_raw(), root, status: None, root_reaped: false }
-    }
-
-    /// The PID of the calling process, which keeps the tree.
-    pub fn keeper(&self) -> i32 {
-        self.me
-    }
-
-    /// The root's PID.
-    pub fn root(&self) -> i32 {
-        self.root
     }
 
     /// How the root ended, once [`Tree::reap`] has seen it.
@@ -106,9 +99,25 @@ impl Tree {
     }
 
     /// Members that have left the root's session.
+    ///
+    /// One look is not enough: somebody seen dead may have a successor that came after its turn, and so may somebody who was
+    /// gone when we asked for its state. As long as that is possible, and nobody was found, look again.
     pub fn escaped(&self) -> Vec<ProcessInfo> {
         let why = "left the run's session and outlived its root";
-        self.members().iter().filter(|stat| stat.session != self.root).map(|stat| info(stat, why)).collect()
+        for _ in 0..ESCAPE_LOOKS {
+            let children = children(self.me);
+            let members = self.members();
+            let left: Vec<_> = members.iter().filter(|stat| stat.session != self.root).collect();
+            let settled =
+                children.iter().all(|&pid| pid == self.root || members.iter().any(|stat| stat.pid == pid));
+            if settled || !left.is_empty() {
+                return left.into_iter().map(|stat| info(stat, why)).collect();
+            }
+            for child in children.into_iter().filter(|&child| child != self.root) {
+                wait_for(child, 0);
+            }
+        }
+        Vec::new()
     }
 
     /// What is left after everything was tried, each with the reason.

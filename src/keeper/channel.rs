@@ -107,3 +107,10 @@ fn readable(socket: &impl AsFd, limit: Duration) -> Result<bool, Errno> {
         }
     }
 }
+
+/// Whether nobody holds the other end any more. There may still be something to receive.
+pub fn has_hung_up(socket: &impl AsFd) -> Result<bool, Errno> {
+    let mut fds = [PollFd::new(socket.as_fd(), PollFlags::empty())];
+    poll(&mut fds, PollTimeout::ZERO)?;
+    Ok(fds[0].revents().is_some_and(|events| events.contains(PollFlags::POLLHUP)))
+}

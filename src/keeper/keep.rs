@@ -7,10 +7,10 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
-use nix::unistd::{ForkResult, Pid, fork};
+use nix::unistd::{ForkResult, Pid, fork, getpid};
 
 use super::address::Address;
-use super::protocol::{self, Inbox, Own, Report, Request};
+use super::protocol::{self, Inbox, Own, Process, Report, Request};
 use super::{blank, channel, signals, title};
 use crate::contain::ProcessInfo;
 use crate::contain::subreaper::{self, Tree};
@@ -62,7 +62,9 @@ struct Keeper {
     rules: Rules,
     /// Where the next owner finds us, if the run may outlive this one.
     address: Option<Address>,
-    root_start: u64,
+    /// Ourselves and the root, as the bot is to know us.
+    me: Process,
+    root: Process,
     root_reported: bool,
     escaped: Vec<ProcessInfo>,
     /// The last word, once it is spoken.
@@ -73,8 +75,9 @@ impl Keeper {
     /// Announces the blank. Until the bot has given it a run, its rules are those for a bot that dies.
     fn new(control: OwnedFd, signals: SignalFd, root: i32) -> Result<Self, Errno> {
         let keeper = Self {
-            // Our own unreaped child: whoever has this number now is the one we forked.
-            root_start: read_stat(root)?.start,
+            // Ourselves, and our own unreaped child: nobody else can have these numbers now.
+            me: process(getpid().as_raw())?,
+            root: process(root)?,
             control: Some(control),
             signals,
             inbox: Inbox::default(),
@@ -203,7 +206,7 @@ impl Keeper {
     }
 
     fn ready(&self) -> Report {
-        Report::Ready { keeper: self.tree.keeper(), pid: self.tree.root(), start: self.root_start }
+        Report::Ready { keeper: self.me, root: self.root }
     }
 
     /// Takes the pending signals. True if one of them asks us to end.
@@ -333,6 +336,10 @@ impl Keeper {
     fn now(&self) -> u64 {
         u64::try_from(self.born.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
+}
+
+fn process(pid: i32) -> Result<Process, Errno> {
+    Ok(Process { pid, start: read_stat(pid)?.start })
 }
 
 /// Why a sleep has ended; none of it if time is up.

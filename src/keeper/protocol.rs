@@ -83,11 +83,18 @@ pub enum Slot {
     Sent,
 }
 
+/// A process and its start token (see [`crate::identity`]), read by its parent or by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    pub pid: i32,
+    pub start: u64,
+}
+
 /// From the keeper to the bot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Report {
-    /// The first message: this keeper's process `pid` waits to become a command.
-    Ready { keeper: i32, pid: i32, start: u64 },
+    /// The first message: this root waits to become a command.
+    Ready { keeper: Process, root: Process },
     /// A [`Request::Signal`] did not arrive.
     SignalFailed { errno: i32 },
     /// The run may outlive its bot; the next one finds its keeper at this abstract Unix socket.
@@ -217,7 +224,7 @@ mod tests {
     fn reports() -> Vec<Report> {
         let info = ProcessInfo { pid: 9, start: 8, command: ") S 1 (".into(), why: "…".into() };
         vec![
-            Report::Ready { keeper: 2, pid: 1, start: u64::MAX },
+            Report::Ready { keeper: Process { pid: 2, start: 1 }, root: Process { pid: 1, start: u64::MAX } },
             Report::Reachable { name: "00abc".into() },
             Report::Unreachable { errno: 98 },
             Report::SignalFailed { errno: 1 },

@@ -135,8 +135,11 @@ impl Zygote {
                 let [_, keeper @ ..] = request;
                 self.waiting.extend(fds.pop().map(|fd| (i32::from_le_bytes(keeper), fd)));
             }
-            // The bot is gone, or what speaks to us is none. Keepers see that for themselves.
-            _ => self.socket = None,
+            // The bot is gone, or what speaks to us is none. Keepers see that for themselves, if nobody has stopped them.
+            _ => {
+                self.socket = None;
+                self.family.wake_keepers();
+            }
         }
     }
 

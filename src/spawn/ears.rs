@@ -7,13 +7,14 @@ use nix::errno::Errno;
 use nix::libc;
 use tokio::io::unix::AsyncFd;
 
-use super::unix::{Run, refused_with};
+use super::run::Run;
+use super::unix::refused_with;
 use super::zygote::Origin;
 use super::{Ending, OnEvent, RunEvent};
 use crate::contain::{ProcessInfo, outside};
 use crate::identity::ProcessRef;
 use crate::keeper::channel;
-use crate::keeper::protocol::{self, Inbox, Report};
+use crate::keeper::protocol::{self, Inbox, Report, Request};
 use crate::run::lifecycle::{KILL_LIMIT_MS, ORPHAN_GRACE_MS, Timeout};
 
 pub struct Ears {
@@ -35,15 +36,20 @@ impl Ears {
         }
         if let Some(timeout) = self.timeout {
             // A keeper that cannot be told is dead, which shows at once.
-            let _ = self.run.arm(timeout);
+            let _ = self.run.ask(&Request::Arm(timeout));
         }
-        let last = if let Some(last) = self.hear().await {
-            last
-        } else {
-            // Usually it is dead. If it merely talks nonsense, this tells it that we are through with it.
-            self.run.abandon();
-            let survivors = self.end_from_outside().await;
-            RunEvent::Extinct { ending: Ending::Lost, escaped: Vec::new(), survivors }
+        let heard = self.hear().await;
+        self.run.over();
+        let last = match heard {
+            Some(last) => last,
+            // We have hung up ourselves, and the run is its keeper's business.
+            None if self.run.is_abandoned() => return,
+            None => {
+                // Usually it is dead. If it merely talks nonsense, this tells it that we are through with it.
+                self.run.hang_up();
+                let survivors = self.end_from_outside().await;
+                RunEvent::Extinct { ending: Ending::Lost, escaped: Vec::new(), survivors }
+            }
         };
         (self.on_event)(last);
     }
@@ -65,8 +71,8 @@ impl Ears {
 
     /// Passes on what the keeper says; returns its last word, or `None` if it died without one.
     async fn hear(&mut self) -> Option<RunEvent> {
-        // SAFETY: the descriptor is owned by the `Arc` inside, which outlives the registration.
-        let socket = unsafe { AsyncFd::register(self.run.socket().clone()) }.ok()?;
+        // SAFETY: the descriptor is owned by what is registered.
+        let socket = unsafe { AsyncFd::register(self.run.clone()) }.ok()?;
         let mut buffer = [0; 1024];
         loop {
             while let Some(payload) = self.inbox.next_payload().ok()? {

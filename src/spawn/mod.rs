@@ -9,6 +9,7 @@ mod ears;
 mod environment;
 mod inherited;
 mod programs;
+mod run;
 mod runtime;
 mod unix;
 mod zygote;
@@ -22,7 +23,8 @@ use crate::contain::ProcessInfo;
 use crate::run::lifecycle::Timeout;
 use crate::run::{Cause, ExitStatus, Policy};
 
-pub use unix::{Launcher, Pending, Run, end_stream};
+pub use run::Run;
+pub use unix::{Launcher, Pending, end_stream};
 
 /// What to start. The strings are as in [`crate::keeper::protocol::Command`], without the cookie.
 #[derive(Debug)]

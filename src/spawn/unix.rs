@@ -2,13 +2,13 @@
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, open};
 use nix::libc;
-use nix::sys::socket::{MsgFlags, Shutdown, send, shutdown};
+use nix::sys::socket::{Shutdown, shutdown};
 use nix::sys::stat::Mode;
 use nix::unistd::{AccessFlags, faccessat};
 use tokio::runtime::Handle;
@@ -16,13 +16,13 @@ use tokio::runtime::Handle;
 use super::ears::Ears;
 use super::inherited::{self, Credentials};
 use super::programs::{Program, Programs};
+use super::run::Run;
 use super::zygote::{Keeper, Zygote, first_message};
 use super::{Launch, LaunchError, OnEvent, Stdio, Streams, environment, runtime};
 use crate::contain::outside;
 use crate::identity::ProcessRef;
 use crate::keeper::channel;
 use crate::keeper::protocol::{self, Command, Inbox, MAX_FDS, Own, Refusal, Request, Slot};
-use crate::run::lifecycle::Timeout;
 
 /// How long `exec` may take. A file on a slow disk is not an error; a process that somebody has stopped is.
 const EXEC_LIMIT: Duration = Duration::from_secs(30);
@@ -59,12 +59,6 @@ pub struct Pending {
     proven: bool,
     launch: Launch,
     runtime: &'static Handle,
-}
-
-/// A run that was started: what can still be asked of it. Dropping this changes nothing.
-#[derive(Debug, Clone)]
-pub struct Run {
-    control: Arc<OwnedFd>,
 }
 
 impl Launcher {
@@ -119,7 +113,7 @@ impl Launcher {
     /// [`super::RunEvent::Refused`].
     pub fn finish(&self, pending: Pending, on_event: OnEvent) -> Result<Run, LaunchError> {
         let Pending { keeper, program, proven, launch, runtime, .. } = pending;
-        let Keeper { control, inbox, launch: exec, root, origin } = keeper;
+        let Keeper { control, inbox, launch: exec, root, process, origin } = keeper;
         if !proven {
             match first_message(exec.as_fd(), &mut Inbox::default(), EXEC_LIMIT) {
                 Ok(None) => self.shared().programs.extend(program),
@@ -127,7 +121,7 @@ impl Launcher {
                 Err(errno) => return Err(lost(&root, &launch.run_id, errno)),
             }
         }
-        let run = Run { control: Arc::new(control) };
+        let run = Run::new(control, process, runtime);
         // A keeper that cannot be told is dead, which its listener notices.
         let _ = run.ask(&Request::Own(Own {
             run_id: &launch.run_id,
@@ -182,40 +176,6 @@ fn lost(root: &ProcessRef, run_id: &str, errno: Errno) -> LaunchError {
 /// What a blank says when it could not become the command.
 pub fn refused_with(payload: &[u8]) -> Errno {
     protocol::decode::<Refusal>(payload).map_or(Errno::EPROTO, |refusal| Errno::from_raw(refusal.errno))
-}
-
-impl Run {
-    /// Sends a signal to the root. That it did not arrive is told later, by [`super::RunEvent::SignalFailed`].
-    pub fn signal(&self, signal: i32) -> Result<(), Errno> {
-        self.ask(&Request::Signal { signal })
-    }
-
-    /// Ends the tree.
-    pub fn cancel(&self, signal: i32, grace_ms: u64) -> Result<(), Errno> {
-        self.ask(&Request::Cancel { signal, grace_ms })
-    }
-
-    /// Lets go of the run as if the bot had died: its keeper does what `onOwnerExit` says.
-    pub fn abandon(&self) {
-        let _ = shutdown(self.control.as_raw_fd(), Shutdown::Both);
-    }
-
-    /// Starts the overall deadline.
-    pub fn arm(&self, timeout: Timeout) -> Result<(), Errno> {
-        self.ask(&Request::Arm(timeout))
-    }
-
-    /// The control socket.
-    pub(super) fn socket(&self) -> &Arc<OwnedFd> {
-        &self.control
-    }
-
-    /// Never waits: a keeper always reads, so a full socket means that somebody has stopped it.
-    fn ask(&self, request: &Request) -> Result<(), Errno> {
-        let frame = protocol::encode(request).map_err(|_| Errno::EINVAL)?;
-        let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
-        send(self.control.as_raw_fd(), &frame, flags).map(drop)
-    }
 }
 
 /// What does not fit into a frame does not fit into a process either.

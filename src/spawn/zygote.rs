@@ -35,6 +35,8 @@ pub struct Keeper {
     pub inbox: Inbox,
     pub launch: OwnedFd,
     pub root: ProcessRef,
+    /// The keeper itself.
+    pub process: ProcessRef,
     pub origin: Origin,
 }
 
@@ -80,7 +82,7 @@ impl Zygote {
     /// Orders keepers until so many are on their way or waiting.
     pub fn stock_up(&mut self, count: usize) -> Result<(), Errno> {
         while self.ordered < count {
-            channel::send_all(&self.socket, &[FORK], &[])?;
+            channel::send_all(&*self.socket, &[FORK], &[])?;
             self.ordered += 1;
         }
         Ok(())
@@ -89,6 +91,10 @@ impl Zygote {
     /// The next keeper, ordered long ago if all is well.
     pub fn take(&mut self) -> Result<Keeper, Errno> {
         self.stock_up(1)?;
+        // Keepers of a dead zygote would serve, but without their second line.
+        if channel::has_hung_up(&*self.socket)? {
+            return Err(Errno::ECONNRESET);
+        }
         let mut errno = [0; 4];
         let mut fds = Vec::with_capacity(2);
         if self.receive(&mut errno, &mut fds)? == 0 {
@@ -105,7 +111,7 @@ impl Zygote {
     }
 
     fn receive(&self, buffer: &mut [u8], fds: &mut Vec<OwnedFd>) -> Result<usize, Errno> {
-        channel::receive_within(&self.socket, buffer, fds, LIMIT)
+        channel::receive_within(&*self.socket, buffer, fds, LIMIT)
     }
 }
 
@@ -114,12 +120,13 @@ impl Keeper {
         let mut inbox = Inbox::default();
         match first_message(control.as_fd(), &mut inbox, LIMIT)? {
             Some(payload) => match protocol::decode(&payload) {
-                Ok(Report::Ready { keeper, pid, start }) => Ok(Self {
+                Ok(Report::Ready { keeper, root }) => Ok(Self {
                     control,
                     inbox,
                     launch,
-                    root: ProcessRef::known(pid, start),
-                    origin: Origin { zygote: zygote.clone(), keeper },
+                    root: ProcessRef::known(root.pid, root.start),
+                    process: ProcessRef::known(keeper.pid, keeper.start),
+                    origin: Origin { zygote: zygote.clone(), keeper: keeper.pid },
                 }),
                 _ => Err(Errno::EPROTO),
             },

@@ -1,0 +1,111 @@
+//! A run that was started, as its owner holds it.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::libc;
+use nix::sys::socket::{MsgFlags, Shutdown, send, shutdown};
+use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
+
+use crate::identity::ProcessRef;
+use crate::keeper::protocol::{self, Request};
+use crate::run::lifecycle::KILL_LIMIT_MS;
+
+/// A keeper that has not reported this long after it must have is not going to.
+const PATIENCE: Duration = Duration::from_millis(KILL_LIMIT_MS + 2_000);
+
+/// What can be asked of a run. Dropping it changes nothing.
+#[derive(Debug, Clone)]
+pub struct Run(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    control: OwnedFd,
+    keeper: ProcessRef,
+    abandoned: AtomicBool,
+    watchdog: Mutex<Option<AbortHandle>>,
+    runtime: &'static Handle,
+}
+
+impl Run {
+    pub(super) fn new(control: OwnedFd, keeper: ProcessRef, runtime: &'static Handle) -> Self {
+        let (abandoned, watchdog) = (AtomicBool::new(false), Mutex::new(None));
+        Self(Arc::new(Inner { control, keeper, abandoned, watchdog, runtime }))
+    }
+
+    /// Sends a signal to the root. That it did not arrive is told later, by [`super::RunEvent::SignalFailed`].
+    pub fn signal(&self, signal: i32) -> Result<(), Errno> {
+        self.ask(&Request::Signal { signal })
+    }
+
+    /// Ends the tree. It is over within the grace and a bounded time after it, also if the keeper does not do its part.
+    pub fn cancel(&self, signal: i32, grace_ms: u64) -> Result<(), Errno> {
+        let asked = self.ask(&Request::Cancel { signal, grace_ms });
+        self.watch(Duration::from_millis(grace_ms).saturating_add(PATIENCE));
+        asked
+    }
+
+    /// A command runs as the same user as its keeper, and can stop it. One that was stopped is woken, and one that has not
+    /// ended the tree in time is killed: then its tree falls to the zygote.
+    fn watch(&self, limit: Duration) {
+        let keeper = self.0.keeper.clone();
+        let watchdog = self.0.runtime.spawn(async move {
+            let _ = keeper.signal(libc::SIGCONT);
+            tokio::time::sleep(limit).await;
+            let _ = keeper.signal(libc::SIGKILL);
+        });
+        // The latest counts: it may be the more impatient one, and the former has done its waking.
+        self.replace_watchdog(Some(watchdog.abort_handle()));
+    }
+
+    /// The run's end has been heard.
+    pub(super) fn over(&self) {
+        self.replace_watchdog(None);
+    }
+
+    fn replace_watchdog(&self, next: Option<AbortHandle>) {
+        let mut watchdog = self.0.watchdog.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(former) = std::mem::replace(&mut *watchdog, next) {
+            former.abort();
+        }
+    }
+
+    /// Lets go of the run as if the bot had died: its keeper does what `onOwnerExit` says, and nobody here cares.
+    pub fn abandon(&self) {
+        self.0.abandoned.store(true, Ordering::Release);
+        self.hang_up();
+    }
+
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.0.abandoned.load(Ordering::Acquire)
+    }
+
+    /// Ends the conversation.
+    pub(super) fn hang_up(&self) {
+        let _ = shutdown(self.as_raw_fd(), Shutdown::Both);
+    }
+
+    /// Never waits: a keeper always reads, so a full socket means that somebody has stopped it.
+    pub(super) fn ask(&self, request: &Request) -> Result<(), Errno> {
+        let frame = protocol::encode(request).map_err(|_| Errno::EINVAL)?;
+        let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
+        send(self.as_raw_fd(), &frame, flags).map(drop)
+    }
+}
+
+/// The control socket.
+impl AsFd for Run {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.control.as_fd()
+    }
+}
+
+impl AsRawFd for Run {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.control.as_raw_fd()
+    }
+}
