@@ -67,11 +67,14 @@ export async function stopWorkers(workers) {
 
 /**
  * A B C, B C A, C A B, …: noise of the machine reaches all alike, and nobody is always first.
- * Returns label → samples; one call may give one sample or an array of them.
+ * Returns label → samples; one call may give one sample or an array of them. A machine so busy that the budget does not
+ * suffice gets fewer rounds, but three.
  */
-export async function interleave(workers, rounds, operation, args) {
+export async function interleave(workers, rounds, operation, args, budgetMs = 30_000) {
+  const began = performance.now()
   const samples = Object.fromEntries(workers.map((worker) => [worker.label, []]))
   for (let round = 0; round < rounds; round++) {
+    if (round >= 3 && performance.now() - began > budgetMs) break
     for (let turn = 0; turn < workers.length; turn++) {
       const worker = workers[(turn + round) % workers.length]
       samples[worker.label].push(...[await worker.call(operation, args)].flat())

@@ -1,0 +1,151 @@
+// Owned runs and plain children in one bot do not know of each other, and nothing of either stays.
+import assert from 'node:assert/strict'
+import { exec, execFile, execFileSync, fork, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import { readdirSync, readFileSync } from 'node:fs'
+import { describe, test } from 'node:test'
+import { setTimeout as delay } from 'node:timers/promises'
+import { promisify } from 'node:util'
+import { spawn, spawnOwned } from './fixtures/side-by-side.mjs'
+import { script } from './support/fixtures.mjs'
+
+const options = { timeout: 60_000 }
+
+/** What a bot has open, and who its children are. Reading a directory opens a descriptor, each time the same way. */
+function resources() {
+  const threads = readdirSync('/proc/self/task')
+  const children = threads.flatMap((thread) =>
+    readFileSync(`/proc/self/task/${thread}/children`, 'utf8').split(' ').filter(Boolean),
+  )
+  return {
+    descriptors: readdirSync('/proc/self/fd').length,
+    threads: threads.length,
+    children: children.filter((pid) => !readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('zygote'))
+      .length,
+  }
+}
+
+/** The stock of keepers is filled up when nobody waits for it; then everything is as before, or it never will be. */
+async function settled(before) {
+  const more = () => Object.entries(resources()).filter(([name, count]) => count > before[name])
+  for (let round = 0; round < 100 && more().length > 0; round++) await delay(20)
+  assert.deepEqual(more(), [], `more than before: ${JSON.stringify(before)}`)
+}
+
+const closed = (child) => new Promise((resolve) => child.on('close', resolve))
+
+/** Runs once everything that is made on first use, then says what there is. */
+async function warmedUp() {
+  for (let i = 0; i < 5; i++) {
+    await Promise.all(
+      [spawn, spawnOwned].map((start) => once(start('sh', ['-c', 'echo; echo >&2']), 'close')),
+    )
+  }
+  await promisify(execFile)('true')
+  let before = resources()
+  for (let quiet = 0; quiet < 5; quiet++) {
+    await delay(20)
+    const now = resources()
+    if (JSON.stringify(now) !== JSON.stringify(before)) quiet = 0
+    before = now
+  }
+  return before
+}
+
+test('300 of each at once: every one ends as it should', options, async () => {
+  const before = await warmedUp()
+  const SIGNALS = ['SIGTERM', 'SIGKILL', 'SIGINT']
+  const expected = []
+  const seen = []
+  let done = 0
+  for (let i = 0; i < 600; i++) {
+    const start = i % 2 ? spawn : spawnOwned
+    const signal = i % 5 === 0 ? SIGNALS[i % 3] : null
+    const code = signal ? null : i % 200
+    // Some write, some have no streams, some end at once, some have to be told.
+    const stdio = i % 3 === 0 ? 'ignore' : ['pipe', 'pipe', 'ignore']
+    const line = signal
+      ? `kill -${signal.slice(3)} $$`
+      : i % 7 && stdio !== 'ignore'
+        ? `cat; exit ${code}`
+        : `exit ${code}`
+    const child = start('sh', ['-c', line], { stdio })
+    child.stdin?.on('error', () => {}).end('through')
+    let text = ''
+    child.stdout?.on('data', (chunk) => {
+      text += chunk
+    })
+    expected[i] = [code, signal, line.startsWith('cat') ? 'through' : '']
+    child.on('close', (...end) => {
+      seen[i] = [...end, text]
+      done++
+    })
+  }
+  while (done < 600) await delay(5)
+  assert.deepEqual(seen, expected)
+  await settled(before)
+})
+
+test('every other function of child_process goes on as always', options, async () => {
+  const owned = Array.from({ length: 20 }, () => spawnOwned('cat'))
+  const seen = await Promise.all([
+    promisify(exec)('echo exec'),
+    promisify(execFile)('echo', ['execFile']),
+    once(
+      fork(script('answers-messages.mjs')).on('spawn', function () {
+        this.send('exit')
+      }),
+      'exit',
+    ),
+  ])
+  assert.deepEqual(seen, [{ stdout: 'exec\n', stderr: '' }, { stdout: 'execFile\n', stderr: '' }, [7, null]])
+  assert.equal(execFileSync('echo', ['sync'], { encoding: 'utf8' }), 'sync\n')
+  const { status, signal } = spawnSync('sh', ['-c', 'kill -TERM $$'])
+  assert.deepEqual([status, signal], [null, 'SIGTERM'])
+  const ends = await Promise.all(owned.map((child) => child.cancel()))
+  assert.deepEqual(new Set(ends.map(({ reason }) => reason)), new Set(['manual-cancel']))
+})
+
+test('SIGCHLD is still the business of the bot', options, async (t) => {
+  let heard = 0
+  const listener = () => heard++
+  process.on('SIGCHLD', listener)
+  t.after(() => process.off('SIGCHLD', listener))
+  await once(spawn('true'), 'close')
+  while (heard === 0) await delay(1)
+  await spawnOwned('true').wait()
+  await once(spawn('true'), 'close')
+})
+
+describe('soak', () => {
+  const ways = {
+    'short runs': () => spawnOwned('true'),
+    'with output': () =>
+      spawnOwned('echo', ['x']).on('spawn', function () {
+        this.stdout.resume()
+      }),
+    'that cannot be started': () => spawnOwned('nonexistent-command').on('error', () => {}),
+    'that are cancelled': () =>
+      spawnOwned('cat').on('spawn', function () {
+        this.cancel()
+      }),
+    'with a channel': () => spawnOwned('true', { stdio: ['ignore', 'ignore', 'ignore', 'ipc'] }),
+    'whose streams are never touched': () => spawnOwned('sh', ['-c', 'echo out; echo err >&2']),
+    'that are refused': () => {
+      assert.throws(() => spawnOwned('true', { stdio: ['ignore', 9999] }), { code: 'EBADF' })
+      assert.throws(() => spawnOwned('true', ['x'.repeat(200_000)]), { code: 'E2BIG' })
+      return spawnOwned('true')
+    },
+  }
+  for (const [what, start] of Object.entries(ways)) {
+    const runs = what === 'short runs' ? 500 : 100
+    test(`${runs} ${what} leave descriptors, threads and children as before`, options, async () => {
+      const before = await warmedUp()
+      for (let i = 0; i < runs; i += 10) {
+        const batch = Array.from({ length: 10 }, start)
+        await Promise.all(batch.map((child) => Promise.all([child.wait(), closed(child)])))
+      }
+      await settled(before)
+    })
+  }
+})

@@ -1,0 +1,139 @@
+// What npm installs: one implementation behind two kinds of module, with types for both.
+import assert from 'node:assert/strict'
+import child_process, { spawnSync } from 'node:child_process'
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { describe, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import imported, * as names from 'spawn-owned'
+import dropIn, * as dropInNames from 'spawn-owned/child_process'
+
+const require = createRequire(import.meta.url)
+const root = fileURLToPath(new URL('..', import.meta.url))
+const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
+
+describe('import and require', () => {
+  test('give the same functions', () => {
+    const required = require('spawn-owned')
+    assert.deepEqual(Object.keys(required).toSorted(), ['cancel', 'spawnOwned'])
+    for (const name of Object.keys(required)) {
+      assert.equal(names[name], required[name])
+      assert.equal(imported[name], required[name])
+    }
+  })
+
+  test('share one table of runs', async () => {
+    const child = names.spawnOwned('cat', { sessionId: 'one-table' })
+    assert.throws(() => require('spawn-owned').spawnOwned('true', { runId: child.runId }), /is alive/)
+    const { outcome } = await require('spawn-owned').cancel({ sessionId: 'one-table' })
+    assert.equal(outcome, 'cancelled')
+  })
+
+  test('give child_process with another spawn', () => {
+    const required = require('spawn-owned/child_process')
+    const expected = Object.keys(child_process).toSorted()
+    assert.deepEqual(Object.keys(required).toSorted(), expected)
+    assert.deepEqual(
+      Object.keys(dropInNames)
+        .filter((name) => name !== 'default')
+        .toSorted(),
+      expected,
+    )
+    for (const name of expected) {
+      const same = name === 'spawn' ? names.spawnOwned : child_process[name]
+      assert.deepEqual([required[name], dropIn[name], dropInNames[name]], [same, same, same], name)
+    }
+    assert.notEqual(dropIn.spawn, child_process.spawn)
+  })
+})
+
+test('every file that package.json promises exists', () => {
+  const paths = (value) => (typeof value === 'string' ? [value] : Object.values(value).flatMap(paths))
+  for (const path of [manifest.main, manifest.types, ...paths(manifest.exports)]) {
+    assert.ok(existsSync(join(root, path)), path)
+    const [, top] = path.split('/')
+    assert.ok(top === 'package.json' || manifest.files.includes(top), `${path} is not published`)
+  }
+  assert.deepEqual(Object.keys(manifest.dependencies ?? {}), [])
+  for (const hook of ['preinstall', 'install', 'postinstall']) assert.equal(manifest.scripts[hook], undefined)
+})
+
+describe('types', () => {
+  const body = `
+const child = spawnOwned('claude', ['-p', 'x'], { runId: 'r', labels: { agent: 'a' }, timeoutMs: 1, onOwnerExit: 'keep' })
+child.stdout.pipe(process.stdout)
+const plain: ChildProcess = child
+const state: RunState = child.state
+const withoutStreams = spawnOwned('x', { stdio: 'ignore' })
+// @ts-expect-error it may be null
+withoutStreams.stdout.pipe(process.stdout)
+// @ts-expect-error no such policy
+spawnOwned('x', { onOwnerExit: 'stay' })
+// @ts-expect-error labels are text
+spawnOwned('x', { labels: { agent: 7 } })
+// @ts-expect-error not a command
+spawnOwned(7)
+// @ts-expect-error an id cannot be changed
+child.runId = 'other'
+const options: SpawnOwnedOptions = { cwd: new URL('file:///'), env: undefined, graceMs: undefined, uid: 1 }
+const target: RunTarget = { sessionId: 's', labels: { a: 'b' } }
+// @ts-expect-error not a criterion
+const wrong: RunTarget = { session: 's' }
+export async function run(): Promise<RunExit> {
+  await using owned: OwnedProcess = spawnOwned('x', [], options)
+  const { outcome, exits }: CancelResult = await cancel(target, { signal: 'SIGINT', reason: 'shutdown', graceMs: 5 })
+  const known: 'cancelled' | 'already-exited' | 'not-found' = outcome
+  const reasons: TerminationReason[] = exits.map((exit) => exit.reason)
+  console.log(plain.pid, state, known, reasons, wrong, owned.wait(), nodes.execFile, nodes.spawn('x').runId)
+  const exit = await child.cancel()
+  const who: ProcessInfo | undefined = exit.survivors[0]
+  console.log(who?.pid.toFixed(), who?.startToken.trim())
+  return exit
+}
+`
+  const types =
+    'CancelResult, OwnedProcess, ProcessInfo, RunExit, RunState, RunTarget, SpawnOwnedOptions, TerminationReason'
+  const esm = `import type { ChildProcess } from 'node:child_process'
+import { cancel, spawnOwned, type ${types.replaceAll(', ', ', type ')} } from 'spawn-owned'
+import * as nodes from 'spawn-owned/child_process'
+${body}`
+  const cjs = `import type { ChildProcess } from 'node:child_process'
+import spawn_owned = require('spawn-owned')
+import nodes = require('spawn-owned/child_process')
+import type { ${types} } from 'spawn-owned'
+const { cancel, spawnOwned } = spawn_owned
+${body}`
+
+  test('hold in a strict project, in both kinds of module', { timeout: 60_000 }, (t) => {
+    const project = mkdtempSync(join(tmpdir(), 'types-'))
+    t.after(() => rmSync(project, { recursive: true }))
+    mkdirSync(join(project, 'node_modules', '@types'), { recursive: true })
+    symlinkSync(root, join(project, 'node_modules', 'spawn-owned'))
+    for (const name of ['@types/node', 'undici-types']) {
+      symlinkSync(dirname(require.resolve(`${name}/package.json`)), join(project, 'node_modules', name))
+    }
+    const compilerOptions = {
+      ...{ module: 'nodenext', target: 'es2022', lib: ['es2023', 'esnext.disposable'], types: ['node'] },
+      ...{ strict: true, exactOptionalPropertyTypes: true, noUncheckedIndexedAccess: true, noEmit: true },
+      ...{ noImplicitOverride: true, noUnusedLocals: true, skipLibCheck: false },
+    }
+    const files = { 'tsconfig.json': JSON.stringify({ compilerOptions, files: ['esm.mts', 'cjs.cts'] }) }
+    for (const [name, text] of Object.entries({
+      ...files,
+      'package.json': '{}',
+      'esm.mts': esm,
+      'cjs.cts': cjs,
+    })) {
+      writeFileSync(join(project, name), text)
+    }
+    const typescript = dirname(require.resolve('typescript/package.json'))
+    const { bin } = JSON.parse(readFileSync(join(typescript, 'package.json'), 'utf8'))
+    const compiler = spawnSync(process.execPath, [join(typescript, bin.tsc), '-p', project], {
+      encoding: 'utf8',
+    })
+    assert.equal(compiler.stdout, '')
+    assert.equal(compiler.status, 0, compiler.stderr)
+  })
+})

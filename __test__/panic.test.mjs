@@ -1,0 +1,41 @@
+// A panic in the native part is an exception in JavaScript, and the bot goes on.
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { copyFileSync, mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+
+const root = fileURLToPath(new URL('..', import.meta.url))
+
+// An addon of its own, with a function that panics; the first build takes a while.
+test('a panic is a JS error', { timeout: 600_000 }, (t) => {
+  const target = join(root, 'target', 'failpoints')
+  const build = ['build', '--quiet', '--release', '--lib', '--features', 'failpoints', '--target-dir', target]
+  const built = spawnSync('cargo', build, { cwd: root, encoding: 'utf8' })
+  assert.equal(built.status, 0, built.stderr)
+  const directory = mkdtempSync(join(tmpdir(), 'panic-'))
+  t.after(() => rmSync(directory, { recursive: true }))
+  const addon = join(directory, 'addon.node')
+  copyFileSync(join(target, 'release', 'libspawn_owned.so'), addon)
+
+  const code = `const addon = require(${JSON.stringify(addon)})
+    const seen = []
+    for (let i = 0; i < 3; i++) {
+      try {
+        addon.panic()
+      } catch (error) {
+        seen.push(error instanceof Error, error.message)
+      }
+    }
+    setImmediate(() => console.log(JSON.stringify(seen)))`
+  const bot = spawnSync(process.execPath, ['-e', code], { encoding: 'utf8' })
+  assert.deepEqual([bot.status, bot.signal], [0, null], bot.stderr)
+  const seen = JSON.parse(bot.stdout)
+  assert.equal(seen.length, 6)
+  for (let i = 0; i < 6; i += 2) {
+    assert.equal(seen[i], true)
+    assert.match(seen[i + 1], /a failpoint was hit/)
+  }
+})
