@@ -52,7 +52,8 @@ const rows = await measure(chosen, options.quick)
 const machine = {
   cpu: cpus()[0].model.trim(),
   cores: cpus().length,
-  kernel: release(),
+  // Without what a distribution or a hoster appends.
+  kernel: /^[\d.]+/.exec(release())[0],
   node: process.version,
   date: new Date().toISOString().slice(0, 10),
   busyBefore: percent(busy),

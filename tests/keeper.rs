@@ -90,6 +90,7 @@ impl Run {
             uid: None,
             gid: None,
             umask: 0o22,
+            directory: true,
             stdio: vec![Slot::Null, Slot::Null, Slot::Null, Slot::Sent],
         };
         let here = std::fs::File::open(".").unwrap();

@@ -8,7 +8,8 @@
 
 import { type ChildProcess, spawn } from 'node:child_process'
 import { closeSync } from 'node:fs'
-import { borrowedDescriptor, endStream, openBorrowing } from './native.js'
+import { codedError } from './errors.js'
+import { borrowedDescriptor, endStream, openBorrowing, prepare } from './native.js'
 
 /** Node's own, now: a bot may replace it by ours later. */
 const nodeSpawn = spawn
@@ -25,6 +26,8 @@ export interface BorrowedChannel {
 }
 
 export function borrowChannel(keeper: string, serialization: 'json' | 'advanced'): BorrowedChannel {
+  // What is wrong with the keeper is better told by those who know it.
+  prepare()
   const [ours, theirs] = openBorrowing()
   let channel: ChildProcess
   try {
@@ -43,7 +46,7 @@ export function borrowChannel(keeper: string, serialization: 'json' | 'advanced'
   const emit = channel.emit.bind(channel)
   channel.emit = (event: string | symbol, ...args: unknown[]) =>
     event === 'exit' ? false : (emit as EventEmit)(event, ...args)
-  const fd = borrowedDescriptor(ours)
+  const fd = lentDescriptor(ours, keeper)
   return {
     fd,
     channel,
@@ -57,6 +60,18 @@ export function borrowChannel(keeper: string, serialization: 'json' | 'advanced'
     exited: (code, signal) => {
       ;(emit as EventEmit)('exit', code, signal)
     },
+  }
+}
+
+function lentDescriptor(ours: number, keeper: string): number {
+  try {
+    return borrowedDescriptor(ours)
+  } catch (error) {
+    throw codedError(
+      Error,
+      'ERR_OWNED_KEEPER_BROKEN',
+      `The keeper ${keeper} did not lend an IPC channel (${(error as Error).message}). Nothing was started; reinstall spawn-owned.`,
+    )
   }
 }
 

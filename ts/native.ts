@@ -54,6 +54,9 @@ const host = new binding.Host(
   (event) => listeners.get(event.run)?.(event),
 )
 
+/** Throws if keepers cannot be had at all. */
+export const prepare = () => host.prepare()
+
 /** A command that is being executed, or could not even be tried. */
 export interface Beginning {
   /** Why it could not, or 0. Then its streams, if there are any, are at their end. */

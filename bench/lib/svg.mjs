@@ -42,7 +42,8 @@ export function plot(rows, { title, subtitle }) {
     y = sharePanel(parts, absolute, y + 14)
     y += 30
   }
-  parts.push(...legend(y))
+  const execa = ratios.some((row) => row.others.length > 0)
+  parts.push(...legend(y, execa))
   return [
     `<svg xmlns="http://www.w3.org/2000/svg" width="${WIDTH}" height="${y + 20}" viewBox="0 0 ${WIDTH} ${y + 20}" font-family="system-ui, 'DejaVu Sans', sans-serif" font-size="12">`,
     `<rect width="100%" height="100%" fill="#ffffff"/>`,
@@ -140,14 +141,14 @@ function sharePanel(parts, rows, top) {
   return bottom + 14
 }
 
-function legend(y) {
+function legend(y, execa) {
   const items = [
     [(x) => bar(x, y - 4, 24, true), 'target met'],
     [(x) => bar(x, y - 4, 24, false), 'target missed'],
     [(x) => targetMark(x + 12, y - 4), 'target'],
     [(x) => whisker(x, x + 24, y - 4), '95 % interval'],
-    [(x) => otherMark(x + 12, y - 4, 'execa'), 'execa'],
   ]
+  if (execa) items.push([(x) => otherMark(x + 12, y - 4, 'execa'), 'execa'])
   return items.flatMap(([draw, label], i) => [
     draw(LEFT + i * 125),
     text(LEFT + i * 125 + 32, y, label, { colour: COLOURS.faint }),

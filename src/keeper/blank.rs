@@ -11,6 +11,7 @@ use std::ptr;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::libc;
+use nix::sched::{sched_getaffinity, sched_setaffinity};
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::{Gid, Pid, Uid, fchdir, setgid, setgroups, setsid, setuid};
 
@@ -66,8 +67,9 @@ fn exec(command: &Command, fds: Vec<OwnedFd>, bot: Pid) -> Result<std::convert::
     let file = CString::new(command.file).map_err(|_| Errno::EINVAL)?;
     let argv = pointers(command.argv);
     let env = pointers(command.env);
-    let directory = install(&command.stdio, fds)?;
-    fchdir(&directory)?;
+    if let Some(directory) = install(command, fds)? {
+        fchdir(&directory)?;
+    }
     umask(Mode::from_bits_truncate(command.umask));
     inherit(bot);
     if command.uid.is_some() || command.gid.is_some() {
@@ -89,7 +91,8 @@ fn exec(command: &Command, fds: Vec<OwnedFd>, bot: Pid) -> Result<std::convert::
     Err(Errno::last())
 }
 
-/// Takes over the bot's resource limits and priority as they are now; ours are from the time when the zygote was started.
+/// Takes over the bot's resource limits, priority and processors as they are now; ours are from the time when the zygote was
+/// started.
 /// What we may not have (only root raises a limit) stays as it is.
 fn inherit(bot: Pid) {
     for limit in 0..RLIMIT_COUNT {
@@ -111,6 +114,11 @@ fn inherit(bot: Pid) {
             libc::setpriority(libc::PRIO_PROCESS, 0, theirs);
         }
     }
+    if let (Ok(theirs), Ok(ours)) = (sched_getaffinity(bot), sched_getaffinity(Pid::from_raw(0)))
+        && theirs != ours
+    {
+        let _ = sched_setaffinity(Pid::from_raw(0), &theirs);
+    }
 }
 
 /// NUL-terminated strings, one after the other, as the array of pointers that `exec` wants.
@@ -119,14 +127,14 @@ fn pointers(block: &str) -> Vec<*const c_char> {
     strings.map(|part| part.as_ptr().cast()).chain([ptr::null()]).collect()
 }
 
-/// Puts the command's descriptors in their places and returns its working directory, which came first.
+/// Puts the command's descriptors in their places and returns its working directory, which came first, if it did.
 ///
 /// Everything is lifted above the numbers that are to be used, so that none is overwritten before it was used.
-fn install(slots: &[Slot], fds: Vec<OwnedFd>) -> Result<OwnedFd, Errno> {
-    let above = RawFd::try_from(slots.len()).map_err(|_| Errno::EINVAL)?;
+fn install(command: &Command, fds: Vec<OwnedFd>) -> Result<Option<OwnedFd>, Errno> {
+    let above = RawFd::try_from(command.stdio.len()).map_err(|_| Errno::EINVAL)?;
     let mut fds = fds.into_iter().map(|fd| lift(fd, above)).collect::<Result<Vec<_>, _>>()?.into_iter();
-    let directory = fds.next().ok_or(Errno::EINVAL)?;
-    for (target, slot) in (0..).zip(slots) {
+    let directory = if command.directory { Some(fds.next().ok_or(Errno::EINVAL)?) } else { None };
+    for (target, slot) in (0..).zip(&command.stdio) {
         match slot {
             // SAFETY: numbers below `above` are nobody's but the command's from here on.
             Slot::Closed => unsafe {

@@ -62,7 +62,9 @@ pub struct Command<'a> {
     pub uid: Option<u32>,
     pub gid: Option<u32>,
     pub umask: u32,
-    /// What the command gets as descriptor 0, 1, 2, … The first descriptor sent along is its working directory.
+    /// The first descriptor sent along is the working directory; else it is the one the blank is in.
+    pub directory: bool,
+    /// What the command gets as descriptor 0, 1, 2, …
     pub stdio: Vec<Slot>,
 }
 
@@ -207,6 +209,7 @@ mod tests {
             uid: Some(1),
             gid: None,
             umask: 0o22,
+            directory: true,
             stdio: vec![Slot::Null, Slot::Sent, Slot::Closed],
         }
     }

@@ -51,6 +51,12 @@ impl Host {
         })
     }
 
+    /// Makes sure that keepers can be had at all.
+    #[napi(catch_unwind)]
+    pub fn prepare(&self) -> Result<(), Error<String>> {
+        self.launcher.prepare().or_else(|error| refused(error).map(drop))
+    }
+
     /// Begins to start a run: the command is being executed when this returns, and [`Host::finish`] tells the outcome.
     #[napi(catch_unwind)]
     pub fn begin(&mut self, options: LaunchOptions) -> Result<Begun, Error<String>> {

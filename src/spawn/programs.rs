@@ -6,9 +6,9 @@
 //! was executed before and has not changed since is not waited for.
 
 use std::collections::HashSet;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use nix::fcntl::AtFlags;
+use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::sys::stat::{SFlag, fstatat};
 use nix::unistd::{AccessFlags, faccessat};
 
@@ -48,11 +48,12 @@ impl Programs {
 
 impl Program {
     /// The file that this launch will execute, if nothing but the file decides whether it can be.
-    pub fn find(directory: &OwnedFd, launch: &Launch, env: &str) -> Option<Self> {
+    pub fn find(directory: Option<&OwnedFd>, launch: &Launch, env: &str) -> Option<Self> {
         // Another user may not be allowed to execute it; that is for the kernel to say.
         if launch.uid.is_some() || launch.gid.is_some() || env.len() + launch.argv.len() > SAFE_LENGTH {
             return None;
         }
+        let directory = directory.map_or(AT_FDCWD, AsFd::as_fd);
         if launch.file.contains('/') {
             return Self::at(directory, &launch.file);
         }
@@ -63,7 +64,7 @@ impl Program {
         })
     }
 
-    fn at(directory: &OwnedFd, path: &str) -> Option<Self> {
+    fn at(directory: BorrowedFd, path: &str) -> Option<Self> {
         let stat = fstatat(directory, path, AtFlags::empty()).ok()?;
         let is_file = SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT == SFlag::S_IFREG;
         if !is_file || faccessat(directory, path, AccessFlags::X_OK, AtFlags::AT_EACCESS).is_err() {
@@ -109,29 +110,29 @@ mod tests {
 
     #[test]
     fn finds_the_first_executable_in_the_path_like_exec_does() {
-        let sh = Program::find(&here(), &launch("/bin/sh"), "").unwrap();
-        assert_eq!(Program::find(&here(), &launch("sh"), "PATH=/nowhere:/bin\0").as_ref(), Some(&sh));
-        assert_eq!(Program::find(&here(), &launch("sh"), "PATH=/nowhere\0"), None);
+        let sh = Program::find(Some(&here()), &launch("/bin/sh"), "").unwrap();
+        assert_eq!(Program::find(Some(&here()), &launch("sh"), "PATH=/nowhere:/bin\0").as_ref(), Some(&sh));
+        assert_eq!(Program::find(Some(&here()), &launch("sh"), "PATH=/nowhere\0"), None);
         assert_eq!(
-            Program::find(&here(), &launch("sh"), ""),
+            Program::find(Some(&here()), &launch("sh"), ""),
             None,
             "the kernel's default is not ours to guess"
         );
-        assert_eq!(Program::find(&here(), &launch("/bin"), ""), None, "a directory is no program");
+        assert_eq!(Program::find(Some(&here()), &launch("/bin"), ""), None, "a directory is no program");
     }
 
     #[test]
     fn another_user_or_a_long_command_line_is_always_waited_for() {
         let other = Launch { uid: Some(65534), ..launch("/bin/sh") };
-        assert_eq!(Program::find(&here(), &other, ""), None);
+        assert_eq!(Program::find(Some(&here()), &other, ""), None);
         let long = Launch { argv: "x".repeat(SAFE_LENGTH + 1), ..launch("/bin/sh") };
-        assert_eq!(Program::find(&here(), &long, ""), None);
+        assert_eq!(Program::find(Some(&here()), &long, ""), None);
     }
 
     #[test]
     fn a_changed_or_replaced_or_forbidden_file_is_not_the_one_that_ran() {
         let path = std::env::temp_dir().join(format!("spawn-owned-program-{}", std::process::id()));
-        let find = || Program::find(&here(), &launch(path.to_str().unwrap()), "");
+        let find = || Program::find(Some(&here()), &launch(path.to_str().unwrap()), "");
         let allow = |mode| fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
         fs::write(&path, "#!/bin/sh\n").unwrap();
         allow(0o755);

@@ -72,7 +72,7 @@ impl Launcher {
         let runtime = runtime::handle().map_err(|_| LaunchError::refused(Errno::EAGAIN))?;
         let plumbing = Plumbing::lay(&launch)?;
         let env = environment::block(launch.env.as_deref(), &launch.run_id);
-        let program = Program::find(&plumbing.directory, &launch, &env);
+        let program = Program::find(plumbing.directory.as_ref(), &launch, &env);
         let mut shared = self.shared();
         let proven = program.as_ref().is_some_and(|program| shared.programs.contains(program));
         let umask = inherited::umask(&mut shared.umask);
@@ -83,6 +83,7 @@ impl Launcher {
             uid: launch.uid,
             gid: launch.gid,
             umask,
+            directory: plumbing.directory.is_some(),
             stdio: plumbing.slots,
         })?;
         let mut attempt = 1;
@@ -136,6 +137,16 @@ impl Launcher {
         Ok(run)
     }
 
+    /// Makes sure that there is a zygote, so that what is wrong with the keeper shows before anything else is tried.
+    pub fn prepare(&self) -> Result<(), LaunchError> {
+        let mut shared = self.shared();
+        if shared.zygote.is_none() {
+            let now = Credentials::now().map_err(LaunchError::refused)?;
+            shared.zygote = Some(Zygote::start(&self.keeper, now)?);
+        }
+        Ok(())
+    }
+
     /// Has the next keepers forked, to be called when nobody waits for anything.
     pub fn stock_up(&self) {
         if let Some(zygote) = &mut self.shared().zygote {
@@ -185,8 +196,8 @@ fn encode(message: &impl serde::Serialize) -> Result<Vec<u8>, LaunchError> {
 
 /// The command's descriptors, both ends.
 struct Plumbing {
-    /// The command's working directory.
-    directory: OwnedFd,
+    /// The command's working directory; `None` to leave it where its blank is.
+    directory: Option<OwnedFd>,
     slots: Vec<Slot>,
     sent: Vec<RawFd>,
     streams: Streams,
@@ -226,19 +237,26 @@ impl Plumbing {
             Ok(directory) => directory,
             Err(errno) => return Err(LaunchError::Refused { errno, streams }),
         };
-        sent.insert(0, directory.as_raw_fd());
+        sent.splice(0..0, directory.as_ref().map(AsRawFd::as_raw_fd));
         Ok(Self { directory, slots, sent, streams, _theirs: theirs })
     }
 }
 
 /// The command's working directory, checked as its own `chdir` would: a wrong one is known before anything is started.
-fn open_directory(cwd: Option<&str>) -> Result<OwnedFd, Errno> {
-    let path = cwd.unwrap_or(".");
-    let directory = open(path, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
-    if cwd.is_some() {
-        faccessat(&directory, ".", AccessFlags::X_OK, AtFlags::AT_EACCESS)?;
-    }
-    Ok(directory)
+///
+/// A bot that has dropped its privileges may be in a directory that it could not enter now. Then its zygote, which was
+/// started after that, is in the same one, and so is the blank: it need not go anywhere.
+fn open_directory(cwd: Option<&str>) -> Result<Option<OwnedFd>, Errno> {
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let Some(path) = cwd else {
+        return match open(".", flags, Mode::empty()) {
+            Err(Errno::EACCES) => Ok(None),
+            directory => directory.map(Some),
+        };
+    };
+    let directory = open(path, flags, Mode::empty())?;
+    faccessat(&directory, ".", AccessFlags::X_OK, AtFlags::AT_EACCESS)?;
+    Ok(Some(directory))
 }
 
 /// Ends a stream of a run whose tree is extinct: what was written is still read, then comes the end, whoever else
