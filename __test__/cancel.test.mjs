@@ -1,9 +1,9 @@
 // Ending runs on request: which ones, how, and what is said about it.
 import assert from 'node:assert/strict'
-import { once } from 'node:events'
+import { getEventListeners, once } from 'node:events'
 import { describe, test } from 'node:test'
 import { cancel } from 'spawn-owned'
-import { spawn, spawnOwned } from './fixtures/side-by-side.mjs'
+import { record, same, spawn, spawnOwned } from './fixtures/side-by-side.mjs'
 import { program } from './support/fixtures.mjs'
 import { openWitness } from './support/witness.mjs'
 
@@ -232,6 +232,46 @@ describe('more than once', () => {
     for (let i = 0; i < 5; i++) child.cancel({ graceMs: 300 })
     await child.cancel({ graceMs: 300 })
     assert.deepEqual(said.trim().split('\n'), ['0', '1'])
+  })
+})
+
+describe('as in child_process, signal and timeout', () => {
+  const aborting = {
+    'aborted before': (abort) => abort() && undefined,
+    'aborted in the same tick': (abort, child) => child && abort(),
+    'aborted when it runs': async (abort, child) => child && once(child, 'spawn').then(abort),
+    'aborted twice': (abort, child) => child && [abort(), abort()],
+    'aborted after its exit': (abort, child) => child?.on('exit', abort).stdin.end(),
+    'aborted after its close': (abort, child) => child?.on('close', abort).stdin.end(),
+    'aborted after kill()': (abort, child) => child?.kill() && abort(),
+    'never aborted': (_, child) => child?.stdin.end(),
+  }
+  for (const [when, act] of Object.entries(aborting)) {
+    for (const more of [{}, { killSignal: 'SIGKILL' }]) {
+      same(`${when}, ${more.killSignal ?? 'default signal'}`, async (start) => {
+        const controller = new AbortController()
+        const abort = () => controller.abort(new RangeError('the reason')) ?? true
+        act(abort, undefined)
+        const child = start('cat', { signal: controller.signal, ...more })
+        const ended = record(child)
+        if (!controller.signal.aborted) await act(abort, child)
+        const seen = await ended
+        return [seen, child.killed, getEventListeners(controller.signal, 'abort').length]
+      })
+    }
+  }
+
+  same('timeout', async (start) => {
+    const started = [{ timeout: 30 }, { timeout: 30, killSignal: 'SIGINT' }, { timeout: 30, killSignal: 9 }]
+    const children = started.map((more) => start('cat', more))
+    const seen = await Promise.all(children.map(record))
+    return seen.map(({ log }, index) => [log, children[index].killed])
+  })
+
+  same('a timeout that is not reached', async (start) => {
+    const child = start('cat', { timeout: 60_000 })
+    child.stdin.end()
+    return [await record(child), child.killed]
   })
 })
 

@@ -1,9 +1,10 @@
 // spawnOwned in place of child_process.spawn: same arguments, same members, same events in the same order.
-// (What goes wrong: errors.test.mjs. Descriptors and streams: stdio.test.mjs. Channels: ipc.test.mjs.)
+// (What goes wrong: errors.test.mjs. Descriptors and streams: stdio.test.mjs. Channels: ipc.test.mjs. Being ended: cancel.test.mjs.)
 import assert from 'node:assert/strict'
+import { AsyncLocalStorage } from 'node:async_hooks'
 import { ChildProcess, execFileSync } from 'node:child_process'
 import diagnostics from 'node:diagnostics_channel'
-import { getEventListeners, once } from 'node:events'
+import { once } from 'node:events'
 import { mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -116,6 +117,22 @@ describe('gives the command', () => {
     return [await first, await environ(start, {}), await environ(start, { env: null })]
   })
 
+  same('where coverage goes, whatever environment it is given', async (start, t) => {
+    const before = process.env.NODE_V8_COVERAGE
+    t.after(() =>
+      before === undefined
+        ? delete process.env.NODE_V8_COVERAGE
+        : Object.assign(process.env, { NODE_V8_COVERAGE: before }),
+    )
+    process.env.NODE_V8_COVERAGE = dir
+    const given = [
+      { env: { A: '1' } },
+      { env: { NODE_V8_COVERAGE: 'elsewhere' } },
+      { env: { NODE_V8_COVERAGE: undefined } },
+    ]
+    return Promise.all(given.map((more) => environ(start, more)))
+  })
+
   same('the PATH of its environment for the search', async (start) => [
     await run(start, 'hello', ['you'], { env: { PATH: dir } }),
     await run(start, 'no-shebang', ['you'], { env: { PATH: `/nonexistent::${dir}` } }),
@@ -214,6 +231,16 @@ describe('events', () => {
     })
   }
 
+  same('reach listeners in the context of the call', async (start) => {
+    const context = new AsyncLocalStorage()
+    const child = context.run('of the call', () => start('echo', ['x']))
+    const seen = {}
+    for (const event of ['spawn', 'exit', 'close']) child.on(event, () => (seen[event] = context.getStore()))
+    child.stdout.on('data', () => (seen.data = context.getStore()))
+    await once(child, 'close')
+    return seen
+  })
+
   same('a listener that throws is an uncaught exception, nothing more', async (start) => {
     const code = `process.on('uncaughtException', (e) => console.log(e.message))
       const child = ({ ...require('spawn-owned'), ...require('child_process') }).${start.name}('true')
@@ -271,46 +298,6 @@ describe('kill', () => {
     await child[Symbol.asyncDispose]()
     assert.ok(witness.isGone(), witness.holders())
     assert.equal((await child.wait()).reason, 'manual-cancel')
-  })
-})
-
-describe('signal and timeout', () => {
-  const aborting = {
-    'aborted before': (abort) => abort() && undefined,
-    'aborted in the same tick': (abort, child) => child && abort(),
-    'aborted when it runs': async (abort, child) => child && once(child, 'spawn').then(abort),
-    'aborted twice': (abort, child) => child && [abort(), abort()],
-    'aborted after its exit': (abort, child) => child?.on('exit', abort).stdin.end(),
-    'aborted after its close': (abort, child) => child?.on('close', abort).stdin.end(),
-    'aborted after kill()': (abort, child) => child?.kill() && abort(),
-    'never aborted': (_, child) => child?.stdin.end(),
-  }
-  for (const [when, act] of Object.entries(aborting)) {
-    for (const more of [{}, { killSignal: 'SIGKILL' }]) {
-      same(`${when}, ${more.killSignal ?? 'default signal'}`, async (start) => {
-        const controller = new AbortController()
-        const abort = () => controller.abort(new RangeError('the reason')) ?? true
-        act(abort, undefined)
-        const child = start('cat', { signal: controller.signal, ...more })
-        const ended = record(child)
-        if (!controller.signal.aborted) await act(abort, child)
-        const seen = await ended
-        return [seen, child.killed, getEventListeners(controller.signal, 'abort').length]
-      })
-    }
-  }
-
-  same('timeout', async (start) => {
-    const started = [{ timeout: 30 }, { timeout: 30, killSignal: 'SIGINT' }, { timeout: 30, killSignal: 9 }]
-    const children = started.map((more) => start('cat', more))
-    const seen = await Promise.all(children.map(record))
-    return seen.map(({ log }, index) => [log, children[index].killed])
-  })
-
-  same('a timeout that is not reached', async (start) => {
-    const child = start('cat', { timeout: 60_000 })
-    child.stdin.end()
-    return [await record(child), child.killed]
   })
 })
 

@@ -296,6 +296,14 @@ describe('a worker thread', () => {
     assert.deepEqual(messages, ['started', { output, reason: 'exit', exitCode: 3 }])
   })
 
+  test('gives its commands its own environment', options, async () => {
+    process.env.WHERE = 'main thread'
+    const worker = start('sh', '-c', 'echo $WHERE')
+    const [, [{ output }]] = [await once(worker, 'message'), await once(worker, 'message')]
+    delete process.env.WHERE
+    assert.equal(output, 'worker\n')
+  })
+
   test('that is terminated takes its runs with it', options, async (t) => {
     const witness = openWitness(t)
     const worker = start(program('half-setsid'), witness.path)

@@ -6,13 +6,10 @@
 // the helper's ChildProcess, already exited, remains as the channel: `send`, `disconnect`, serialization, handles and
 // back-pressure are Node's own.
 
-import { type ChildProcess, spawn } from 'node:child_process'
+import type { ChildProcess, spawn } from 'node:child_process'
 import { closeSync } from 'node:fs'
 import { codedError } from './errors.js'
 import { borrowedDescriptor, endStream, openBorrowing, prepare } from './native.js'
-
-/** Node's own, now: a bot may replace it by ours later. */
-const nodeSpawn = spawn
 
 export interface BorrowedChannel {
   /** The command's end. To be closed by {@link release} once the command has it. */
@@ -25,7 +22,12 @@ export interface BorrowedChannel {
   exited(code: number | null, signal: NodeJS.Signals | null): void
 }
 
-export function borrowChannel(keeper: string, serialization: 'json' | 'advanced'): BorrowedChannel {
+/** `nodeSpawn` is Node's own, whatever the bot has put in its place since. */
+export function borrowChannel(
+  nodeSpawn: typeof spawn,
+  keeper: string,
+  serialization: 'json' | 'advanced',
+): BorrowedChannel {
   // What is wrong with the keeper is better told by those who know it.
   prepare()
   const [ours, theirs] = openBorrowing()

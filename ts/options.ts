@@ -1,6 +1,5 @@
 // The arguments of spawnOwned: Node's own, checked and completed as Node does, and ours.
 
-import { randomUUID } from 'node:crypto'
 import { fileURLToPath } from 'node:url'
 import { isMainThread } from 'node:worker_threads'
 import type { SpawnOwnedOptions } from '../index.js'
@@ -165,7 +164,7 @@ function nodeSwitches(options: SpawnOwnedOptions) {
 
 function ownership(options: SpawnOwnedOptions, file: string, argv: readonly unknown[]) {
   refuse(options, 'pty', 'noOutputTimeoutMs', 'replaceExistingScope')
-  const runId = optionalText(options, 'runId') ?? randomUUID()
+  const runId = optionalText(options, 'runId') ?? freshId()
   if (!/^[\w.-]{1,128}$/.test(runId)) {
     throw invalidValue('options.runId', runId, 'must be 1 to 128 letters, digits, ".", "_" or "-"')
   }
@@ -180,6 +179,12 @@ function ownership(options: SpawnOwnedOptions, file: string, argv: readonly unkn
     keepOnOwnerExit: policy(options, 'onOwnerExit') === 'keep',
     keepOnLeaderExit: policy(options, 'onLeaderExit') === 'keep',
   }
+}
+
+/** Loaded when it is needed: node:crypto alone takes a third of the time that importing this package takes without it. */
+function freshId(): string {
+  const { randomUUID } = require('node:crypto') as typeof import('node:crypto')
+  return randomUUID()
 }
 
 /** The sooner of Node's `timeout`, which starts with `killSignal`, and ours, which starts with SIGTERM. */

@@ -1,9 +1,10 @@
 // spawnOwned: read the arguments, start the run, hand out the process.
 
+import child_process from 'node:child_process'
 import diagnostics from 'node:diagnostics_channel'
 import type { spawnOwned as SpawnOwned } from '../index.js'
 import { codedError, errnoError } from './errors.js'
-import { type BorrowedChannel, borrowChannel } from './ipc.js'
+import type { BorrowedChannel } from './ipc.js'
 import { begin, keeperPath } from './native.js'
 import { environment, type RunSettings, readArguments } from './options.js'
 import { OwnedProcess } from './owned-process.js'
@@ -40,7 +41,8 @@ function spawn(command: unknown, args?: unknown, options?: unknown): OwnedProces
 
 /** Throws if nothing was started, except for the failures that Node emits. */
 function start(child: OwnedProcess, settings: RunSettings, plan: StdioPlan): void {
-  const channel = plan.ipc === undefined ? undefined : borrowChannel(keeperPath, settings.serialization)
+  const channel =
+    plan.ipc === undefined ? undefined : ipc().borrowChannel(nodeSpawn, keeperPath, settings.serialization)
   if (channel && plan.ipc !== undefined) {
     plan.slots[plan.ipc] = channel.fd
     settings.env ??= environment(undefined)
@@ -68,6 +70,12 @@ function start(child: OwnedProcess, settings: RunSettings, plan: StdioPlan): voi
     channel?.release()
   }
 }
+
+/** As it was when we were loaded: a bot may replace it by ours later. */
+const nodeSpawn = child_process.spawn
+
+/** Few runs have a channel. */
+const ipc = () => require('./ipc.js') as typeof import('./ipc.js')
 
 /** What can be done while the command is being executed is done then: that is what the two steps are for. */
 function tryToStart(
