@@ -157,13 +157,16 @@ describe('gives the command', () => {
     assert.equal((await record(child)).stdout, 'outer:inner\n')
   })
 
-  test('a session and a group of its own', options, async () => {
+  test('a session and a group of its own, from the moment we know its pid', options, async () => {
     for (const more of [{}, { shell: true }, { detached: true }, { detached: false }]) {
-      const child = spawnOwned('cat', more)
-      const stat = readFileSync(`/proc/${child.pid}/stat`, 'utf8')
-      const [, , group, session, terminal] = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
-      assert.deepEqual([group, session, terminal], [String(child.pid), String(child.pid), '0'])
-      await child.cancel()
+      const children = Array.from({ length: 10 }, () => {
+        const child = spawnOwned('cat', more)
+        const stat = readFileSync(`/proc/${child.pid}/stat`, 'utf8')
+        const [, , group, session, terminal] = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
+        assert.deepEqual([group, session, terminal], [String(child.pid), String(child.pid), '0'])
+        return child
+      })
+      await Promise.all(children.map((child) => child.cancel()))
     }
   })
 

@@ -72,7 +72,7 @@ function lentDescriptor(ours: number, keeper: string): number {
     throw codedError(
       Error,
       'ERR_OWNED_KEEPER_BROKEN',
-      `The keeper ${keeper} did not lend an IPC channel (${(error as Error).message}). Nothing was started; reinstall spawn-owned.`,
+      `the keeper ${keeper} did not start properly: it did not lend an IPC channel (${(error as Error).message}). Nothing was started; reinstall spawn-owned.`,
     )
   }
 }

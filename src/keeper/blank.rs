@@ -5,6 +5,7 @@
 //! that socket that `exec` has succeeded, and from a [`Refusal`] why it has not.
 
 use std::ffi::{CString, c_char};
+use std::fs;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 
@@ -26,6 +27,8 @@ unsafe extern "C" {
 /// Resource limits are numbered from 0; Linux has 16.
 const RLIMIT_COUNT: libc::__rlimit_resource_t = 16;
 const NO_LIMIT: libc::rlimit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+
+const OOM_SCORE: &str = "/proc/self/oom_score_adj";
 
 /// Arguments and environment of most commands fit into one read.
 const USUAL_LENGTH: usize = 32 << 10;
@@ -91,8 +94,8 @@ fn exec(command: &Command, fds: Vec<OwnedFd>, bot: Pid) -> Result<std::convert::
     Err(Errno::last())
 }
 
-/// Takes over the bot's resource limits, priority and processors as they are now; ours are from the time when the zygote was
-/// started.
+/// Takes over the bot's resource limits, priority, processors and OOM score as they are now; ours are from the time when the
+/// zygote was started.
 /// What we may not have (only root raises a limit) stays as it is.
 fn inherit(bot: Pid) {
     for limit in 0..RLIMIT_COUNT {
@@ -118,6 +121,11 @@ fn inherit(bot: Pid) {
         && theirs != ours
     {
         let _ = sched_setaffinity(Pid::from_raw(0), &theirs);
+    }
+    if let (Ok(theirs), Ok(ours)) = (fs::read(format!("/proc/{bot}/oom_score_adj")), fs::read(OOM_SCORE))
+        && theirs != ours
+    {
+        let _ = fs::write(OOM_SCORE, theirs);
     }
 }
 
