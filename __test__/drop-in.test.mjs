@@ -80,10 +80,14 @@ describe('takes', () => {
     return [...seen, await output(start, 'readlink', ['/proc/self/cwd'])]
   })
 
-  const id = async (start, more) =>
-    (await output(start, 'sh', ['-c', 'id -u; id -g; id -G'], more)).split('\n')
   for (const ids of [{ uid: 65534 }, { gid: 65534 }, { uid: 65534, gid: 65534 }, { uid: 0, gid: 0 }]) {
-    same(`as root, ${JSON.stringify(ids)}`, (start) => id(start, ids), { skip: asRoot })
+    const become = async (start, t) => {
+      const groups = process.getgroups()
+      t.after(() => process.setgroups(groups))
+      process.setgroups([7, 8])
+      return (await output(start, 'sh', ['-c', 'id -u; id -g; id -G'], ids)).split('\n')
+    }
+    same(`as root, ${JSON.stringify(ids)}`, become, { skip: asRoot })
   }
 })
 

@@ -92,13 +92,22 @@ describe('what a command gets from', () => {
   })
 
   same('the streams of another process', async (start) => {
-    const first = start('sh', ['-c', 'echo one; echo two >&2'], { stdio: ['ignore', 'pipe', 'pipe'] })
+    const line = 'read _; seq 1000; seq 2000 >&2'
+    const first = start('sh', ['-c', line])
     const second = start('cat', { stdio: [first.stdout, 'pipe', 'inherit'] })
     const third = start('cat', { stdio: [first.stderr, 'pipe', 'inherit'] })
-    const seen = await Promise.all([second, third].map(record))
+    const seen = Promise.all([second, third].map(record))
+    // What is written only now, when the streams have had every chance to be read here, is not for us.
+    await once(third, 'spawn')
+    await new Promise(setImmediate)
+    first.stdin.end('go\n')
+    for (const { log, stdout } of await seen) {
+      assert.deepEqual(log.at(-1), ['close', 0, null])
+      assert.ok(stdout.startsWith('1\n2\n'))
+    }
     first.stdout.destroy()
     first.stderr.destroy()
-    return seen.map(({ log, stdout }) => [log, stdout])
+    return (await seen).map(({ stdout }) => stdout)
   })
 
   same('a process that writes into another', async (start) => {

@@ -15,10 +15,10 @@ export async function bench({ quick }) {
   const mib = quick ? 256 : 1024
   const samples = Object.fromEntries(subjects.map((subject) => [subject, []]))
   // New bots several times: a process may be fast or slow for all its life by where its memory and threads lie.
-  for (let generation = 0; generation < (quick ? 3 : 5); generation++) {
+  for (let generation = 0; generation < (quick ? 3 : 7); generation++) {
     const more = await withWorkers(import.meta.url, subjects, {}, async (workers) => {
       await interleave(workers, 1, 'stream', { mib: 64 })
-      return interleave(workers, 3, 'stream', { mib })
+      return interleave(workers, 4, 'stream', { mib })
     })
     for (const subject of subjects) samples[subject].push(...more[subject])
   }

@@ -4,7 +4,7 @@ import type { ProcessInfo, RunExit, TerminationReason } from '../index.js'
 import { invalidValue } from './errors.js'
 
 /** Why the tree was ended, in the native side's words. */
-export type Ending = 'root-exit' | 'cancel' | 'overall-timeout' | 'owner-exit' | 'lost'
+export type Ending = 'root-exit' | 'cancel' | 'overall-timeout' | 'owner-exit' | 'shutdown' | 'lost'
 
 export interface Facts {
   runId: string
@@ -100,6 +100,8 @@ function sentence(reason: TerminationReason, { exitCode, signal, escaped, timeou
       return 'cancelled'
     case 'owner-exit':
       return 'ended because its owner is gone'
+    case 'shutdown':
+      return 'ended because its keeper was asked to shut down'
     case 'lost':
       return 'its keeper was killed; the tree was ended from outside'
     default:

@@ -62,7 +62,7 @@ export interface Beginning {
   /** Why it could not, or 0. Then its streams, if there are any, are at their end. */
   readonly errno: number
   readonly pid: number
-  /** Our ends of the piped descriptors, -1 where there is none. The caller owns them. */
+  /** Our ends of the piped descriptors, -1 where there is none. To be taken or closed. */
   readonly fds: readonly number[]
   /** Waits until the command runs, or returns the errno for which it does not; then its streams are at their end. */
   finish(listener: (event: NativeEvent) => void): NativeRun | number
@@ -128,6 +128,12 @@ function hold(change: 1 | -1): void {
 export function endStream(fd: number): void {
   binding.endStream(fd)
 }
+
+/** Hands the descriptor of a stream over to us; until then the native side looks after it. */
+export const takeStream = (fd: number) => host.takeStream(fd)
+
+/** Closes a stream that was not taken. */
+export const closeStream = (fd: number) => host.closeStream(fd)
 
 /** Two ends of a socket over which a helper can lend us a descriptor: ours, and its standard input. */
 export const openBorrowing = () => binding.openBorrowing() as [ours: number, theirs: number]

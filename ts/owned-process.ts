@@ -163,7 +163,7 @@ export class OwnedProcess extends EventEmitter {
 
   /** Our ends of the command's streams. */
   attach(fds: readonly number[]): Pipes {
-    this.#pipes = new Pipes(fds, () => this.#closeOne())
+    this.#pipes = new Pipes(fds, this.#context, () => this.#closeOne())
     this.#openEnds += this.#pipes.count
     return this.#pipes
   }

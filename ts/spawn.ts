@@ -102,7 +102,13 @@ function tryToStart(
   })
   // Without descriptors to be had there are no streams either, as in Node.
   const pipes = beginning.fds.length > 0 ? child.attach(beginning.fds) : undefined
-  const run = beginning.finish((event) => child.onNative(event))
+  let run: ReturnType<typeof beginning.finish>
+  try {
+    run = beginning.finish((event) => child.onNative(event))
+  } catch (error) {
+    pipes?.discard()
+    throw error
+  }
   if (typeof run === 'number') {
     if (!EMITTED.has(errnoError(run, 'spawn').code ?? '')) pipes?.discard()
     return run

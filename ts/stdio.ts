@@ -1,11 +1,11 @@
 // The `stdio` option: what the command gets as descriptors, and the streams we keep.
 
-import { closeSync } from 'node:fs'
+import type { AsyncResource } from 'node:async_hooks'
 import net from 'node:net'
 import { constants } from 'node:os'
 import { inspect } from 'node:util'
 import { codedError, errnoError, invalidValue } from './errors.js'
-import { endStream } from './native.js'
+import { closeStream, endStream, takeStream } from './native.js'
 
 /** How the addon is told about one descriptor; any other number is a descriptor of ours. */
 const CLOSED = -1
@@ -138,9 +138,14 @@ export function handOver(streams: readonly net.Socket[]): void {
 export class Pipes {
   #pipes: readonly (Pipe | null)[]
   #onClose: () => void
+  #context: AsyncResource
 
-  /** `onClose` is called once for each pipe but stdin, when it is closed. */
-  constructor(fds: readonly number[], onClose: () => void) {
+  /**
+   * `onClose` is called once for each pipe but stdin, when it is closed. Streams are made in `context`, that of the spawn,
+   * whoever asks for them first.
+   */
+  constructor(fds: readonly number[], context: AsyncResource, onClose: () => void) {
+    this.#context = context
     this.#pipes = fds.map((fd, index) => (fd < 0 ? null : { fd, index, stream: undefined, closed: false }))
     this.#onClose = onClose
   }
@@ -195,7 +200,9 @@ export class Pipes {
 
   #open(pipe: Pipe): net.Socket {
     if (!pipe.stream) {
-      pipe.stream = pipe.closed ? new net.Socket().destroy() : openStream(pipe)
+      pipe.stream = pipe.closed
+        ? new net.Socket().destroy()
+        : this.#context.runInAsyncScope(openStream, null, pipe)
       if (pipe.index > 0 && !pipe.closed) pipe.stream.on('close', () => this.#onClose())
     }
     return pipe.stream
@@ -204,7 +211,7 @@ export class Pipes {
   #close(pipe: Pipe): void {
     if (pipe.closed || pipe.stream) return
     pipe.closed = true
-    closeSync(pipe.fd)
+    closeStream(pipe.fd)
     if (pipe.index > 0) this.#onClose()
   }
 }
@@ -222,6 +229,7 @@ interface Pipe {
  * Reading starts on the next tick, so that a stream which is handed to another command meanwhile is never read from here.
  */
 function openStream({ fd, index }: Pipe): net.Socket {
+  takeStream(fd)
   const options = { fd, readable: index > 0, writable: true, manualStart: true }
   const stream = new net.Socket(options)
   if (index > 0) process.nextTick(startReading, stream)

@@ -6,11 +6,12 @@
 //! | [`orphans`] | every descendant of a keeper that was killed | the zygote, to which they come |
 //! | [`outside`] | the root's group and every process that carries the run's [`cookie`] | whoever finds a run without keeper and zygote |
 //!
-//! Decisions ([`tree`], [`cookie`]) are pure; the tiers only read and signal.
+//! Decisions ([`tree`], [`cookie`]) are pure; the tiers only read (`snapshot`) and signal.
 
 pub mod cookie;
 pub mod orphans;
 pub mod outside;
+mod snapshot;
 pub mod subreaper;
 pub mod tree;
 

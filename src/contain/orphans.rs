@@ -5,9 +5,10 @@
 
 use std::collections::HashSet;
 
-use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use nix::libc;
 
-use super::subreaper::{children, descendants, kill, signal_member, wait_for};
+use super::snapshot::{Snapshot, children};
+use super::subreaper::{kill, wait_for};
 use super::{SIGCONT, SIGKILL};
 use crate::run::ExitStatus;
 
@@ -42,27 +43,21 @@ impl Family {
         children(self.me).iter().any(|child| self.is_orphan(*child))
     }
 
-    /// Collects whoever has ended. True if a keeper did not end by itself, so that there may be orphans.
-    ///
-    /// Here "any child" is the right question: nobody's end is of interest to anybody else in this process.
+    /// Collects whoever has ended, and lets whoever was stopped go on: a command can stop its keeper. True if a keeper did not
+    /// end as if all were well, so that there may be orphans.
     pub fn reap(&mut self) -> bool {
-        let mut killed = false;
-        let peek = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-        loop {
-            let ended = match waitid(Id::All, peek) {
-                Ok(status) => status.pid().map(nix::unistd::Pid::as_raw),
-                // Nobody has ended, or somebody by a real-time signal, for which nix has no name.
-                Err(_) => {
-                    children(self.me).into_iter().find(|child| wait_for(*child, nix::libc::WNOWAIT).is_some())
-                }
-            };
-            let Some(child) = ended else { return killed };
-            let by_itself = wait_for(child, 0) == Some(ExitStatus::Code(0));
-            killed |= self.keepers.remove(&child) && !by_itself;
+        let mut left_something = false;
+        for child in children(self.me) {
+            let Some(status) = wait_for(child, 0) else { continue };
+            left_something |= self.keepers.remove(&child) && status != ExitStatus::Code(0);
         }
+        for &keeper in self.keepers.iter().filter(|&&keeper| has_stopped(keeper)) {
+            let _ = kill(keeper, SIGCONT);
+        }
+        left_something
     }
 
-    /// A command can stop its keeper; whoever was stopped goes on.
+    /// Lets all keepers go on.
     pub fn wake_keepers(&self) {
         for &keeper in &self.keepers {
             let _ = kill(keeper, SIGCONT);
@@ -71,10 +66,11 @@ impl Family {
 
     /// Asks every orphan, and all that descends from one, to end.
     pub fn terminate_orphans(&self, signal: i32) {
-        let members = descendants(self.me, |child| self.is_orphan(child));
+        let snapshot = Snapshot::take(self.me);
+        let members = snapshot.members(|child| self.is_orphan(child));
         for signal in [signal, SIGCONT] {
             for member in &members {
-                let _ = signal_member(self.me, member, signal);
+                let _ = snapshot.signal(member, signal);
             }
         }
     }
@@ -84,12 +80,23 @@ impl Family {
         for child in children(self.me).into_iter().filter(|child| self.is_orphan(*child)) {
             let _ = kill(child, SIGKILL);
         }
-        for member in descendants(self.me, |child| self.is_orphan(child)) {
-            let _ = signal_member(self.me, &member, SIGKILL);
+        let snapshot = Snapshot::take(self.me);
+        for member in snapshot.members(|child| self.is_orphan(child)) {
+            let _ = snapshot.signal(member, SIGKILL);
         }
     }
 
     fn is_orphan(&self, child: i32) -> bool {
         !self.keepers.contains(&child)
+    }
+}
+
+/// Whether a child of ours has been stopped since this was last asked.
+fn has_stopped(child: i32) -> bool {
+    // SAFETY: all zeroes is a valid siginfo_t, and the kernel fills it in; si_pid stays 0 if nothing has happened.
+    unsafe {
+        let mut info: libc::siginfo_t = std::mem::zeroed();
+        let flags = libc::WSTOPPED | libc::WNOHANG;
+        libc::waitid(libc::P_PID, child.cast_unsigned(), &raw mut info, flags) == 0 && info.si_pid() != 0
     }
 }

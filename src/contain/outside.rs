@@ -2,8 +2,9 @@
 //! cookie. A process that has cleared its environment *and* left the group cannot be found this way; that is what
 //! the keeper is for.
 
-use std::fs;
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
 use nix::errno::Errno;
 
@@ -29,61 +30,74 @@ pub fn end_tree(
 ) -> Vec<ProcessInfo> {
     // An absurdly long grace must not overflow the clock.
     let kill_at = Instant::now() + grace.min(Duration::from_secs(365 * 24 * 3600));
-    if signal != SIGKILL {
-        let members = find(root, run_id);
+    if signal != SIGKILL
+        && let Ok(members) = find(root, run_id)
+    {
         send(&members, signal);
         send(&members, SIGCONT);
         wait_until_gone(&members, kill_at);
     }
     let give_up_at = Instant::now() + limit;
     loop {
-        let members = find(root, run_id);
-        if members.is_empty() {
-            return Vec::new();
+        let found = find(root, run_id);
+        let is_late = Instant::now() >= give_up_at;
+        match found {
+            Ok(members) if members.is_empty() => return Vec::new(),
+            Ok(members) if is_late => return members.iter().map(survivor).collect(),
+            Ok(members) => {
+                send(&members, SIGKILL);
+                wait_until_gone(&members, give_up_at.min(Instant::now() + Duration::from_millis(100)));
+            }
+            // Not being able to look is not the same as seeing nothing.
+            Err(error) if is_late => return vec![unseen(root, &error)],
+            Err(_) => std::thread::sleep(Duration::from_millis(50)),
         }
-        if Instant::now() >= give_up_at {
-            return members.iter().map(survivor).collect();
-        }
-        send(&members, SIGKILL);
-        wait_until_gone(&members, give_up_at.min(Instant::now() + Duration::from_millis(100)));
     }
 }
 
 /// The living members, as identities that were captured while they were proven to be ours.
-fn find(root: &ProcessRef, run_id: &str) -> Vec<ProcessRef> {
+fn find(root: &ProcessRef, run_id: &str) -> io::Result<Vec<ProcessRef>> {
     let root_is_alive = root.state() == State::Alive;
-    let rows: Vec<Row> = fs::read_dir("/proc")
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|entry| {
-            let pid = entry.file_name().to_str()?.parse().ok()?;
-            // Environment first, start token second, environment again when it matters (see `send`): a number
-            // that changed hands in between is caught there.
-            let carries = cookie::carried_by(pid, run_id);
-            Some(Row { stat: read_stat(pid).ok()?, carries })
-        })
-        .collect();
-    ours(root.pid, root_is_alive, &rows)
+    let mut rows = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        rows.extend(look_at(pid, run_id));
+    }
+    Ok(ours(root.pid, root_is_alive, &rows)
         .into_iter()
         .map(|stat| ProcessRef::known(stat.pid, stat.start))
         .filter(|process| process.pid != std::process::id().cast_signed())
-        .collect()
+        .collect())
+}
+
+/// One process, with its environment read between two looks at its start token: both are the same process's.
+fn look_at(pid: i32, run_id: &str) -> Option<Row> {
+    let stat = read_stat(pid).ok()?;
+    let carries = cookie::carried_by(pid, run_id);
+    (read_stat(pid).ok()?.start == stat.start).then_some(Row { stat, carries })
 }
 
 /// Pure: who belongs to the run.
 ///
 /// The group is ours if its leader is the verified root, or if a carrier of the cookie is in it: then its number
 /// has not been given to anybody else since. Without such a witness a group with the root's number is a stranger's.
+///
+/// This run has lost its keeper. A carrier that has one, which is not itself part of the run, belongs to another bot that
+/// has chosen the same run id.
 fn ours(root: i32, root_is_alive: bool, rows: &[Row]) -> Vec<&Stat> {
+    let by_pid: HashMap<i32, &Row> = rows.iter().map(|row| (row.stat.pid, row)).collect();
+    let is_kept_by_another = |row: &Row| {
+        std::iter::successors(Some(row), |row| by_pid.get(&row.stat.ppid).copied())
+            .take(rows.len())
+            .any(|row| row.stat.comm == "owned-keeper" && !row.carries)
+    };
     let in_group = |row: &Row| row.stat.pgrp == root && row.stat.session == root;
-    let group_is_ours =
-        root_is_alive || rows.iter().any(|row| row.carries && in_group(row) && !row.stat.is_dead());
-    rows.iter()
-        .filter(|row| !row.stat.is_dead())
-        .filter(|row| row.carries || (group_is_ours && in_group(row)))
-        .map(|row| &row.stat)
-        .collect()
+    let carriers: Vec<_> =
+        rows.iter().filter(|row| row.carries && !row.stat.is_dead() && !is_kept_by_another(row)).collect();
+    let group_is_ours = root_is_alive || carriers.iter().any(|row| in_group(row));
+    let group =
+        rows.iter().filter(|row| group_is_ours && in_group(row) && !row.carries && !row.stat.is_dead());
+    carriers.into_iter().chain(group).map(|row| &row.stat).collect()
 }
 
 /// Errors are not lost: a process that could not be signalled is found again and ends up among the survivors.
@@ -110,6 +124,11 @@ fn survivor(process: &ProcessRef) -> ProcessInfo {
     };
     let command = read_stat(process.pid).map(|stat| stat.comm).unwrap_or_default();
     ProcessInfo { pid: process.pid, start: process.start, command, why: why.to_owned() }
+}
+
+fn unseen(root: &ProcessRef, error: &io::Error) -> ProcessInfo {
+    let why = format!("what is left of the run could not be looked for: {error}");
+    ProcessInfo { pid: root.pid, start: root.start, command: String::new(), why }
 }
 
 #[cfg(test)]
@@ -149,6 +168,21 @@ mod tests {
     fn a_dead_carrier_vouches_for_nobody() {
         let rows = [row(101, 100, 100, 'Z', true), row(102, 100, 100, 'S', false)];
         assert_eq!(pids(false, &rows), [0; 0]);
+    }
+
+    #[test]
+    fn a_carrier_with_a_keeper_of_its_own_is_another_bots() {
+        let below = |pid, ppid, comm: &str, carries| {
+            let mut row = row(pid, pid, pid, 'S', carries);
+            (row.stat.ppid, row.stat.comm) = (ppid, comm.into());
+            row
+        };
+        let other =
+            [below(50, 1, "owned-keeper", false), below(60, 50, "sh", true), below(61, 60, "sleep", true)];
+        assert_eq!(pids(false, &other), [0; 0]);
+        // A keeper that carries the id is that of a run within this run.
+        let nested = [below(50, 1, "owned-keeper", true), below(60, 50, "sh", true)];
+        assert_eq!(pids(false, &nested), [50, 60]);
     }
 
     #[test]

@@ -6,25 +6,24 @@
 //! - A descendant exists **iff** we have a child: every chain of parents leads to one, and only we remove our own.
 //! - The number of a child of ours cannot be recycled before *we* have waited for it. So direct children, and the
 //!   root's group for as long as we keep the root's zombie, may be signalled by number. Everybody else is
-//!   signalled through a pidfd whose identity was checked after it was opened.
+//!   signalled through a pidfd, and the whole line of descent is read again after it was opened.
 
-use std::collections::HashMap;
-use std::fs;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 
-use super::{ProcessInfo, SIGCONT, SIGKILL, tree};
+use super::snapshot::{Snapshot, children};
+use super::{ProcessInfo, SIGCONT, SIGKILL};
 use crate::identity::stat::Stat;
-use crate::identity::{ProcessRef, read_stat};
 use crate::run::ExitStatus;
+
+/// How long [`Tree::reap`] may take. A tree that does nothing but fork and die must not keep us from everything else.
+const REAP_LIMIT: Duration = Duration::from_millis(5);
 
 /// Looks of [`Tree::escaped`] in a row.
 const ESCAPE_LOOKS: usize = 64;
-
-/// Passes of [`Tree::reap`] in a row.
-const REAP_PASSES: usize = 16;
 
 /// Makes this process the one to which orphaned descendants return.
 pub fn become_subreaper() -> Result<(), Errno> {
@@ -39,12 +38,15 @@ pub struct Tree {
     status: Option<ExitStatus>,
     /// Once the root has been waited for, its number, and with it the group's, may belong to somebody else.
     root_reaped: bool,
+    /// Somebody was reaped since this was last asked for.
+    shrunk: bool,
 }
 
 impl Tree {
     /// `root` must be an unreaped child of the calling process.
     pub fn new(root: i32) -> Self {
-        Self { me: nix::unistd::getpid().as_raw(), root, status: None, root_reaped: false }
+        let me = nix::unistd::getpid().as_raw();
+        Self { me, root, status: None, root_reaped: false, shrunk: false }
     }
 
     /// How the root ended, once [`Tree::reap`] has seen it.
@@ -52,13 +54,19 @@ impl Tree {
         self.status
     }
 
+    /// Whether members have died since this was last asked.
+    pub fn has_shrunk(&mut self) -> bool {
+        std::mem::take(&mut self.shrunk)
+    }
+
     /// Collects every dead child but the root, whose zombie stays. True if nothing else is left of the tree.
     ///
     /// A pass that reaped somebody is repeated: that child's own children have become ours meanwhile. A pass that
-    /// reaped nobody and saw nobody but the dead root is conclusive, because only we can shorten the list. But a tree that
-    /// does nothing but fork and die must not keep us from everything else; whoever dies later signals again.
+    /// reaped nobody and saw nobody but the dead root is conclusive, because only we can shorten the list. If time is up
+    /// before that, whoever dies later signals again.
     pub fn reap(&mut self) -> bool {
-        for _ in 0..REAP_PASSES {
+        let began = Instant::now();
+        loop {
             let (mut reaped, mut left) = (false, false);
             for child in children(self.me) {
                 if child == self.root && !self.root_reaped {
@@ -69,12 +77,16 @@ impl Tree {
                 } else {
                     left = true;
                 }
+                if began.elapsed() > REAP_LIMIT {
+                    self.shrunk |= reaped;
+                    return false;
+                }
             }
+            self.shrunk |= reaped;
             if !reaped {
                 return !left && self.status.is_some();
             }
         }
-        false
     }
 
     /// Lets go of the root's zombie, to be called when nothing else is left. True if the kernel agrees that no child
@@ -93,11 +105,6 @@ impl Tree {
         if self.root_reaped { Err(Errno::ESRCH) } else { kill(self.root, signal) }
     }
 
-    /// Every living member, the root included.
-    fn members(&self) -> Vec<Stat> {
-        descendants(self.me, |_| true)
-    }
-
     /// Members that have left the root's session.
     ///
     /// One look is not enough: somebody seen dead may have a successor that came after its turn, and so may somebody who was
@@ -106,8 +113,11 @@ impl Tree {
         let why = "left the run's session and outlived its root";
         for _ in 0..ESCAPE_LOOKS {
             let children = children(self.me);
-            let members = self.members();
-            let left: Vec<_> = members.iter().filter(|stat| stat.session != self.root).collect();
+            let snapshot = Snapshot::take(self.me);
+            let members = snapshot.members(|_| true);
+            // A bot below us that has just exited leaves keepers of its own, which are about to go.
+            let left: Vec<_> =
+                members.iter().filter(|stat| stat.session != self.root && !is_helper(stat)).collect();
             let settled =
                 children.iter().all(|&pid| pid == self.root || members.iter().any(|stat| stat.pid == pid));
             if settled || !left.is_empty() {
@@ -120,32 +130,43 @@ impl Tree {
         Vec::new()
     }
 
-    /// What is left after everything was tried, each with the reason.
+    /// What is left after everything was tried, each with the reason. A child that cannot even be looked at is left, too.
     pub fn survivors(&self) -> Vec<ProcessInfo> {
-        self.members()
+        let snapshot = Snapshot::take(self.me);
+        let members = snapshot.members(|_| true);
+        let hidden = children(self.me).into_iter().filter(|&pid| !snapshot.has_seen(pid));
+        let hidden = hidden.map(|pid| ProcessInfo {
+            pid,
+            start: 0,
+            command: String::new(),
+            why: "it cannot be inspected: /proc hides it".to_owned(),
+        });
+        members
             .iter()
-            .map(|stat| match signal_member(self.me, stat, 0) {
+            .map(|stat| match snapshot.signal(stat, 0) {
                 Err(Errno::EPERM) => {
                     info(stat, "not permitted to signal it (EPERM): it runs as another user")
                 }
                 _ if stat.state == 'D' => info(stat, "in uninterruptible sleep (state D)"),
                 _ => info(stat, "still there after SIGKILL"),
             })
+            .chain(hidden)
             .collect()
     }
 
     /// Asks every member to end: `signal`, then SIGCONT so that a stopped one hears it. Each gets it once: the
     /// group as a group, the others one by one.
     pub fn terminate(&self, signal: i32) {
-        let outside_group: Vec<_> =
-            self.members().into_iter().filter(|stat| self.root_reaped || stat.pgrp != self.root).collect();
+        let snapshot = Snapshot::take(self.me);
+        let mut outside_group = snapshot.members(|_| true);
+        outside_group.retain(|stat| self.root_reaped || stat.pgrp != self.root);
         for signal in [signal, SIGCONT] {
             if !self.root_reaped {
                 let _ = kill(-self.root, signal);
             }
             for stat in &outside_group {
                 // Gone meanwhile is what we want; not permitted shows up among the survivors.
-                let _ = signal_member(self.me, stat, signal);
+                let _ = snapshot.signal(stat, signal);
             }
         }
     }
@@ -159,79 +180,20 @@ impl Tree {
         if !self.root_reaped {
             let _ = kill(-self.root, SIGKILL);
         }
-        for stat in self.members().iter().filter(|stat| stat.ppid != self.me) {
-            let _ = signal_member(self.me, stat, SIGKILL);
+        let snapshot = Snapshot::take(self.me);
+        for stat in snapshot.members(|_| true) {
+            let _ = snapshot.signal(stat, SIGKILL);
         }
     }
 }
 
-/// Every living descendant of `me` whose branch (the child of `me` it comes from) is wanted.
-pub(super) fn descendants(me: i32, wanted: impl Fn(i32) -> bool) -> Vec<Stat> {
-    let seen = observe(me);
-    seen.values()
-        .filter(|stat| !stat.is_dead() && tree::branch_of(stat.pid, me, &seen).is_some_and(&wanted))
-        .cloned()
-        .collect()
-}
-
-/// Everything below `me`, or, on a kernel without `children` files, everything there is.
-fn observe(me: i32) -> HashMap<i32, Stat> {
-    let mut seen = HashMap::new();
-    let Some(mut pending) = children_of(me) else {
-        return all_processes().into_iter().map(|stat| (stat.pid, stat)).collect();
-    };
-    while let Some(pid) = pending.pop() {
-        if seen.contains_key(&pid) {
-            continue;
-        }
-        if let Ok(stat) = read_stat(pid) {
-            pending.extend(children_of(pid).unwrap_or_default());
-            seen.insert(pid, stat);
-        }
-    }
-    seen
-}
-
-/// Signals a descendant of `me`, the calling process.
-pub(super) fn signal_member(me: i32, stat: &Stat, signal: i32) -> Result<(), Errno> {
-    if stat.ppid == me {
-        kill(stat.pid, signal)
-    } else {
-        ProcessRef::known(stat.pid, stat.start).signal(signal)
-    }
-}
-
-/// The children of `me`, dead or alive.
-pub(super) fn children(me: i32) -> Vec<i32> {
-    children_of(me).unwrap_or_else(|| {
-        all_processes().into_iter().filter(|stat| stat.ppid == me).map(|stat| stat.pid).collect()
-    })
+/// Zygote, keeper and blank of a bot, by the names they give themselves. Whoever borrows one is merely not reported.
+fn is_helper(stat: &Stat) -> bool {
+    matches!(stat.comm.as_str(), "owned-zygote" | "owned-keeper" | "owned-blank")
 }
 
 fn info(stat: &Stat, why: &str) -> ProcessInfo {
     ProcessInfo { pid: stat.pid, start: stat.start, command: stat.comm.clone(), why: why.to_owned() }
-}
-
-/// The children of every thread of a process. `None` if this kernel has no such files (CONFIG_PROC_CHILDREN).
-fn children_of(pid: i32) -> Option<Vec<i32>> {
-    let mut children = Vec::new();
-    let mut supported = false;
-    for task in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
-        if let Ok(list) = fs::read_to_string(task.path().join("children")) {
-            supported = true;
-            children.extend(list.split_ascii_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));
-        }
-    }
-    supported.then_some(children)
-}
-
-fn all_processes() -> Vec<Stat> {
-    fs::read_dir("/proc")
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|entry| read_stat(entry.file_name().to_str()?.parse().ok()?).ok())
-        .collect()
 }
 
 /// Waits for one child by number, never for "any". `None` if it has not ended.

@@ -6,6 +6,7 @@
 
 use std::ffi::{CString, c_char};
 use std::fs;
+use std::io::PipeWriter;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 
@@ -34,31 +35,36 @@ const OOM_SCORE: &str = "/proc/self/oom_score_adj";
 const USUAL_LENGTH: usize = 32 << 10;
 
 /// Waits for a command and becomes it. Never returns; ends if the bot goes away or the command cannot be executed.
-pub fn wait(launch: &OwnedFd, bot: Pid) -> ! {
+///
+/// `standing` is closed when it leads its own session: from then on it may be announced.
+pub fn wait(mut launch: OwnedFd, standing: PipeWriter, bot: Pid) -> ! {
     let _ = signals::reset();
     let _ = setsid();
     title::set(c"owned-blank", "spawn-owned-keeper blank");
-    let refused = receive_and_exec(launch, bot);
+    drop(standing);
+    let refused = receive_and_exec(&mut launch, bot);
     if let Err(errno) = refused
         && let Ok(frame) = protocol::encode(&Refusal { errno: errno as i32 })
     {
-        let _ = channel::send_all(launch, &frame, &[]);
+        let _ = channel::send_all(&launch, &frame, &[]);
     }
     // SAFETY: ends the process at once.
     unsafe { libc::_exit(127) }
 }
 
-fn receive_and_exec(launch: &OwnedFd, bot: Pid) -> Result<(), Errno> {
+fn receive_and_exec(launch: &mut OwnedFd, bot: Pid) -> Result<(), Errno> {
     // Written to now: the first touch of fresh memory costs a page fault, and later somebody is waiting.
     let mut buffer = vec![1; USUAL_LENGTH];
     let mut inbox = Inbox::with_capacity(USUAL_LENGTH);
     let mut fds = Vec::with_capacity(8);
     loop {
         if let Some(payload) = inbox.next_payload().map_err(|_| Errno::EPROTO)? {
-            let command = protocol::decode(&payload).map_err(|_| Errno::EPROTO)?;
+            let command: Command = protocol::decode(&payload).map_err(|_| Errno::EPROTO)?;
+            // Out of the way of the command's descriptors: over this one we must be able to say what went wrong.
+            *launch = lift(launch.try_clone().map_err(|_| Errno::EMFILE)?, descriptors(&command)?)?;
             return exec(&command, fds, bot).map(|never| match never {});
         }
-        match channel::receive(launch, &mut buffer, &mut fds)? {
+        match channel::receive(&*launch, &mut buffer, &mut fds)? {
             0 => return Ok(()),
             count => inbox.push(&buffer[..count]),
         }
@@ -139,7 +145,7 @@ fn pointers(block: &str) -> Vec<*const c_char> {
 ///
 /// Everything is lifted above the numbers that are to be used, so that none is overwritten before it was used.
 fn install(command: &Command, fds: Vec<OwnedFd>) -> Result<Option<OwnedFd>, Errno> {
-    let above = RawFd::try_from(command.stdio.len()).map_err(|_| Errno::EINVAL)?;
+    let above = descriptors(command)?;
     let mut fds = fds.into_iter().map(|fd| lift(fd, above)).collect::<Result<Vec<_>, _>>()?.into_iter();
     let directory = if command.directory { Some(fds.next().ok_or(Errno::EINVAL)?) } else { None };
     for (target, slot) in (0..).zip(&command.stdio) {
@@ -156,6 +162,11 @@ fn install(command: &Command, fds: Vec<OwnedFd>) -> Result<Option<OwnedFd>, Errn
         }
     }
     Ok(directory)
+}
+
+/// How many descriptors the command gets.
+fn descriptors(command: &Command) -> Result<RawFd, Errno> {
+    RawFd::try_from(command.stdio.len()).map_err(|_| Errno::EINVAL)
 }
 
 /// As libuv does, the standard three are made blocking: programs expect that.

@@ -1,17 +1,20 @@
 //! Bytes and descriptors over a Unix socket.
 
-use std::io::{IoSlice, IoSliceMut};
+use std::io::IoSlice;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use nix::errno::Errno;
+use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{
-    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recv, recvmsg, send,
-    sendmsg, socketpair,
+    AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, recv, send, sendmsg, socketpair,
 };
 
 use super::protocol::MAX_FDS;
+
+/// Room for one control message with all the descriptors it can carry, in words.
+const CONTROL_SPACE: usize = (size_of::<libc::cmsghdr>() + MAX_FDS * size_of::<RawFd>()) / 8 + 2;
 
 /// A new stream socket, both ends close-on-exec.
 pub fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
@@ -25,19 +28,38 @@ pub fn message_pair() -> Result<(OwnedFd, OwnedFd), Errno> {
 
 /// Sends everything, the descriptors with the first byte. Never raises SIGPIPE.
 pub fn send_all(socket: &impl AsFd, bytes: &[u8], fds: &[RawFd]) -> Result<(), Errno> {
+    send_parts(socket, bytes, fds, MsgFlags::empty(), || Err(Errno::EAGAIN))
+}
+
+/// Like [`send_all`], but waits no longer than `limit` for room (`ETIMEDOUT`).
+pub fn send_within(socket: &impl AsFd, bytes: &[u8], fds: &[RawFd], limit: Duration) -> Result<(), Errno> {
+    send_parts(socket, bytes, fds, MsgFlags::MSG_DONTWAIT, || {
+        if ready(socket, PollFlags::POLLOUT, limit)? { Ok(()) } else { Err(Errno::ETIMEDOUT) }
+    })
+}
+
+fn send_parts(
+    socket: &impl AsFd,
+    bytes: &[u8],
+    fds: &[RawFd],
+    flags: MsgFlags,
+    wait_for_room: impl Fn() -> Result<(), Errno>,
+) -> Result<(), Errno> {
     let socket = socket.as_fd().as_raw_fd();
+    let flags = flags | MsgFlags::MSG_NOSIGNAL;
     let mut sent = 0;
     while sent < bytes.len() {
         let rest = &bytes[sent..];
         let result = if sent == 0 && !fds.is_empty() {
             let rights = [ControlMessage::ScmRights(fds)];
-            sendmsg::<()>(socket, &[IoSlice::new(rest)], &rights, MsgFlags::MSG_NOSIGNAL, None)
+            sendmsg::<()>(socket, &[IoSlice::new(rest)], &rights, flags, None)
         } else {
-            send(socket, rest, MsgFlags::MSG_NOSIGNAL)
+            send(socket, rest, flags)
         };
         match result {
             Ok(count) => sent += count,
             Err(Errno::EINTR) => {}
+            Err(Errno::EAGAIN) => wait_for_room()?,
             Err(error) => return Err(error),
         }
     }
@@ -59,35 +81,66 @@ pub fn receive_within(
 ) -> Result<usize, Errno> {
     loop {
         match receive_message(socket, buffer, fds, MsgFlags::MSG_DONTWAIT) {
-            Err(Errno::EAGAIN) if readable(socket, limit)? => {}
+            Err(Errno::EAGAIN) if ready(socket, PollFlags::POLLIN, limit)? => {}
             Err(Errno::EAGAIN) => return Err(Errno::ETIMEDOUT),
             result => return result,
         }
     }
 }
 
+/// Not nix's `recvmsg`: if a process has no room for all the descriptors, that drops the message and leaks those which did
+/// arrive. Here they are closed, and the error says what it is (`EMFILE`).
 fn receive_message(
     socket: &impl AsFd,
     buffer: &mut [u8],
     fds: &mut Vec<OwnedFd>,
     flags: MsgFlags,
 ) -> Result<usize, Errno> {
-    let mut space = nix::cmsg_space!([RawFd; MAX_FDS]);
-    let mut parts = [IoSliceMut::new(buffer)];
-    let flags = flags | MsgFlags::MSG_CMSG_CLOEXEC;
-    let message = loop {
-        match recvmsg::<()>(socket.as_fd().as_raw_fd(), &mut parts, Some(&mut space), flags) {
+    let mut space = [0u64; CONTROL_SPACE];
+    let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    // SAFETY: all zeroes is a valid msghdr.
+    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+    header.msg_iov = &raw mut part;
+    header.msg_iovlen = 1;
+    header.msg_control = space.as_mut_ptr().cast();
+    header.msg_controllen = size_of_val(&space);
+    let flags = (flags | MsgFlags::MSG_CMSG_CLOEXEC).bits();
+    let count = loop {
+        // SAFETY: the header points to a buffer and a control space of the lengths given, which live here.
+        match Errno::result(unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut header, flags) }) {
             Err(Errno::EINTR) => {}
             result => break result?,
         }
     };
-    for control in message.cmsgs()? {
-        if let ControlMessageOwned::ScmRights(received) = control {
-            // SAFETY: the kernel has just installed these descriptors for us, and nobody else knows them.
-            fds.extend(received.into_iter().map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }));
+    let received = descriptors(&header);
+    if header.msg_flags & libc::MSG_CTRUNC != 0 {
+        return Err(Errno::EMFILE);
+    }
+    fds.extend(received);
+    Ok(count.cast_unsigned())
+}
+
+/// The descriptors that came with a message.
+fn descriptors(header: &libc::msghdr) -> Vec<OwnedFd> {
+    let mut fds = Vec::new();
+    // SAFETY: the kernel has filled the control space with well-formed messages, and has just installed the descriptors in
+    // them for us; nobody else knows them.
+    unsafe {
+        let mut message = libc::CMSG_FIRSTHDR(header);
+        while let Some(&libc::cmsghdr { cmsg_len, cmsg_level, cmsg_type }) = message.as_ref() {
+            if (cmsg_level, cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
+                let length = cmsg_len - libc::CMSG_LEN(0) as usize;
+                #[allow(clippy::cast_ptr_alignment)] // Read unaligned.
+                let first = libc::CMSG_DATA(message).cast::<RawFd>();
+                fds.extend(
+                    (0..length / size_of::<RawFd>())
+                        .map(|i| OwnedFd::from_raw_fd(first.add(i).read_unaligned())),
+                );
+            }
+            message = libc::CMSG_NXTHDR(header, message);
         }
     }
-    Ok(message.bytes)
+    fds
 }
 
 /// Receives what is there without waiting (`EAGAIN`), dropping descriptors that may have come along.
@@ -95,9 +148,9 @@ pub fn receive_now(socket: &impl AsFd, buffer: &mut [u8]) -> Result<usize, Errno
     recv(socket.as_fd().as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT)
 }
 
-/// Waits until there is something to receive (the end counts), at most `limit`. `false` if there is not.
-fn readable(socket: &impl AsFd, limit: Duration) -> Result<bool, Errno> {
-    let mut fds = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
+/// Waits until something can be done (the end counts), at most `limit`. `false` if it cannot.
+fn ready(socket: &impl AsFd, what: PollFlags, limit: Duration) -> Result<bool, Errno> {
+    let mut fds = [PollFd::new(socket.as_fd(), what)];
     let timeout = PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX);
     loop {
         match poll(&mut fds, timeout) {

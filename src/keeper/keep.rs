@@ -1,5 +1,6 @@
 //! A keeper's life: fork a blank, wait until it is needed, hold its tree, report, end.
 
+use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
@@ -26,29 +27,34 @@ pub const KILL_PASS_MS: u64 = 2;
 const REMEMBER_MS: u64 = 60 * 60 * 1_000;
 
 /// A report lists at most so many processes; beyond that the number is what matters, and the socket is bounded.
-const MAX_LISTED: usize = 256;
+const MAX_LISTED: usize = 1024;
 
 /// Forks a blank, waits until it is given a run, and returns when that run's tree is extinct.
 ///
-/// `Err` means that there was not even a blank.
+/// `Err` means that there was not even a blank, or that something of the tree is left.
 pub fn keep(control: OwnedFd, launch: OwnedFd, bot: Pid) -> Result<(), Errno> {
     subreaper::become_subreaper()?;
     let signals = signals::listen()?;
     title::set(c"owned-keeper", "spawn-owned-keeper waiting");
+    let (mut stands, standing) = std::io::pipe().map_err(|_| Errno::EMFILE)?;
     // SAFETY: this process has one thread, so the child may do whatever we may.
     let root = match unsafe { fork() }? {
         ForkResult::Child => {
-            drop((control, signals));
-            blank::wait(&launch, bot);
+            drop((control, signals, stands));
+            blank::wait(launch, standing, bot);
         }
         ForkResult::Parent { child } => child.as_raw(),
     };
-    drop(launch);
+    drop((launch, standing));
+    // Its end means that the blank leads its session, or is dead already.
+    let _ = stands.read(&mut [0]);
+    drop(stands);
     let mut keeper = Keeper::new(control, signals, root)?;
     keeper.wait_for_run();
     keeper.hold();
     keeper.remember();
-    Ok(())
+    // What we could not end falls to the zygote, which looks after it if we do not end as if all were well.
+    if keeper.left_something() { Err(Errno::EBUSY) } else { Ok(()) }
 }
 
 struct Keeper {
@@ -152,13 +158,17 @@ impl Keeper {
                 self.welcome();
             }
             if asked_to_end {
-                self.tell(Event::Cancel { signal: Signal::SIGTERM as i32, grace_ms: self.rules.grace_ms });
+                self.tell(Event::Shutdown);
             }
             if spoken {
                 self.listen();
             }
             self.tell(Event::Tick);
         }
+    }
+
+    fn left_something(&self) -> bool {
+        matches!(&self.end, Some(Report::Extinct { survivors, .. }) if !survivors.is_empty())
     }
 
     /// The run is over, and its bot did not live to hear it: stay until the next one asks, within reason.
@@ -219,8 +229,15 @@ impl Keeper {
     }
 
     fn look_at_tree(&mut self) {
+        // Kill before counting the dead: a tree that forks faster than we can reap must not win by that.
+        if self.life.is_killing() {
+            self.tree.kill();
+        }
         // The kernel has the last word: were there a child left after all, we would go on.
         let empty = self.tree.reap() && self.tree.release_root();
+        if self.tree.has_shrunk() {
+            self.tell(Event::Progress);
+        }
         let root_exited = self.tree.root_status().filter(|_| !self.root_reported);
         if let Some(status) = root_exited {
             self.root_reported = true;
@@ -238,8 +255,6 @@ impl Keeper {
         } else if empty {
             let over = self.over();
             self.send(&[over]);
-        } else if self.life.is_killing() {
-            self.tree.kill();
         }
     }
 
@@ -291,7 +306,7 @@ impl Keeper {
     fn tell(&mut self, event: Event) {
         let ending_before = self.life.cause().is_some();
         let action = self.life.on(event, self.now());
-        if let (false, Some(cause @ (Cause::OverallTimeout | Cause::Cancel))) =
+        if let (false, Some(cause @ (Cause::OverallTimeout | Cause::Cancel | Cause::Shutdown))) =
             (ending_before, self.life.cause())
         {
             self.send(&[Report::Ending(cause)]);

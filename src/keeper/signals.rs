@@ -25,7 +25,8 @@ pub fn reset() -> Result<(), Errno> {
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)
 }
 
-/// The signals a keeper listens to, as a descriptor: a child's end, and requests to end by whoever may signal us.
+/// The signals a keeper listens to, as a descriptor: a child's end, and requests to end by whoever may signal us. All others
+/// are put aside, so that nobody ends a keeper by accident.
 pub fn listen() -> Result<SignalFd, Errno> {
     descriptor_for(&[Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP])
 }
@@ -40,6 +41,6 @@ fn descriptor_for(signals: &[Signal]) -> Result<SignalFd, Errno> {
     for signal in signals {
         set.add(*signal);
     }
-    sigprocmask(SigmaskHow::SIG_BLOCK, Some(&set), None)?;
+    sigprocmask(SigmaskHow::SIG_BLOCK, Some(&SigSet::all()), None)?;
     SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
 }

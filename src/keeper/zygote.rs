@@ -154,6 +154,7 @@ impl Zygote {
         };
         if told.is_err() {
             self.socket = None;
+            self.family.wake_keepers();
         }
     }
 

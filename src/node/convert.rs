@@ -1,13 +1,11 @@
 //! Between JS values and the core's types.
 
-use std::os::fd::IntoRawFd;
-
 use napi_derive::napi;
 
 use crate::contain::ProcessInfo;
 use crate::run::lifecycle::Timeout;
 use crate::run::{Cause, ExitStatus, Policy};
-use crate::spawn::{Ending, Launch, RunEvent, Stdio, Streams};
+use crate::spawn::{Ending, Launch, RunEvent, Stdio};
 
 /// What to start. Strings as in the keeper's protocol: each argument and each variable ended by a NUL.
 #[napi(object, object_to_js = false)]
@@ -77,7 +75,7 @@ pub struct Begun {
     /// Why the command could not even be tried (then its streams, if any, are at their end), or 0.
     pub errno: i32,
     pub pid: i32,
-    /// Our ends of the new streams, -1 where there is none. The caller owns them.
+    /// Our ends of the new streams, -1 where there is none. To be taken or closed.
     pub fds: Vec<i32>,
 }
 
@@ -87,10 +85,6 @@ pub struct Finished {
     pub errno: i32,
     /// Names the run in later calls.
     pub run: u32,
-}
-
-pub fn descriptors(streams: Streams) -> Vec<i32> {
-    streams.into_iter().map(|stream| stream.map_or(-1, IntoRawFd::into_raw_fd)).collect()
 }
 
 #[napi(object, object_from_js = false)]
@@ -108,7 +102,7 @@ pub struct Event {
     /// `refused`, `unreachable`, `signal-failed`
     pub errno: Option<i32>,
     /// `ending`, `extinct`
-    #[napi(ts_type = "'root-exit' | 'cancel' | 'overall-timeout' | 'owner-exit' | 'lost'")]
+    #[napi(ts_type = "'root-exit' | 'cancel' | 'overall-timeout' | 'owner-exit' | 'shutdown' | 'lost'")]
     pub ending: Option<&'static str>,
     pub escaped: Option<Vec<Process>>,
     pub survivors: Option<Vec<Process>>,
@@ -179,6 +173,7 @@ fn ending_name(ending: Ending) -> &'static str {
         Ending::Kept(Cause::Cancel) => "cancel",
         Ending::Kept(Cause::OverallTimeout) => "overall-timeout",
         Ending::Kept(Cause::OwnerExit) => "owner-exit",
+        Ending::Kept(Cause::Shutdown) => "shutdown",
         Ending::Lost => "lost",
     }
 }

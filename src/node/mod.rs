@@ -5,7 +5,7 @@
 mod convert;
 
 use std::collections::HashMap;
-use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::sync::Arc;
 
 use napi::bindgen_prelude::{Env, Function};
@@ -30,6 +30,8 @@ pub struct Host {
     /// Between `begin` and `finish`.
     pending: Option<Pending>,
     runs: HashMap<u32, Run>,
+    /// Our ends of streams that nobody has asked for.
+    streams: HashMap<i32, OwnedFd>,
     next: u32,
 }
 
@@ -47,6 +49,7 @@ impl Host {
             alive: listener()?,
             pending: None,
             runs: HashMap::new(),
+            streams: HashMap::new(),
             next: 0,
         })
     }
@@ -63,14 +66,14 @@ impl Host {
         let launch = options.try_into().map_err(|why| Error::new("ERR_INVALID_ARG_VALUE".to_owned(), why))?;
         match self.launcher.begin(launch) {
             Ok(mut pending) => {
-                let streams = std::mem::take(&mut pending.streams);
+                let fds = self.keep(std::mem::take(&mut pending.streams));
                 let pid = pending.pid;
                 self.pending = Some(pending);
-                Ok(Begun { errno: 0, pid, fds: convert::descriptors(streams) })
+                Ok(Begun { errno: 0, pid, fds })
             }
             Err(error) => {
                 let (errno, streams) = refused(error)?;
-                Ok(Begun { errno, pid: 0, fds: convert::descriptors(streams) })
+                Ok(Begun { errno, pid: 0, fds: self.keep(streams) })
             }
         }
     }
@@ -96,6 +99,24 @@ impl Host {
             }
             Err(error) => Ok(Finished { errno: refused(error)?.0, run: 0 }),
         }
+    }
+
+    /// Hands a stream's descriptor over to the caller. Until then it is closed with us.
+    #[napi(catch_unwind)]
+    pub fn take_stream(&mut self, fd: i32) {
+        self.streams.remove(&fd).map(IntoRawFd::into_raw_fd);
+    }
+
+    /// Closes a stream that nobody has taken.
+    #[napi(catch_unwind)]
+    pub fn close_stream(&mut self, fd: i32) {
+        self.streams.remove(&fd);
+    }
+
+    fn keep(&mut self, streams: Streams) -> Vec<i32> {
+        let numbers = streams.iter().map(|stream| stream.as_ref().map_or(-1, AsRawFd::as_raw_fd)).collect();
+        self.streams.extend(streams.into_iter().flatten().map(|stream| (stream.as_raw_fd(), stream)));
+        numbers
     }
 
     /// Signals the root. Returns an errno, 0 if the request is on its way.
@@ -141,9 +162,11 @@ impl Host {
 impl Drop for Host {
     /// The JS thread is going away (a worker ended): its runs are treated as when a bot exits.
     fn drop(&mut self) {
-        for run in self.runs.values() {
-            run.abandon();
-        }
+        // A finalizer has nobody to catch a panic for it.
+        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            self.runs.values().for_each(Run::abandon);
+            self.launcher.retire();
+        }));
     }
 }
 
@@ -171,7 +194,8 @@ pub fn borrowed_descriptor(ours: i32) -> napi::Result<i32> {
 /// A command that cannot be started is an outcome; everything else is an exception.
 fn refused(error: LaunchError) -> Result<(i32, Streams), Error<String>> {
     match error {
-        LaunchError::Refused { errno, streams } => Ok((errno as i32, streams)),
+        // An errno without a name must not pass for success.
+        LaunchError::Refused { errno, streams } => Ok(((errno as i32).max(1), streams)),
         error => Err(Error::new(error.code().to_owned(), error.to_string())),
     }
 }

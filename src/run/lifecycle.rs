@@ -34,6 +34,10 @@ pub enum Event {
     Cancel { signal: i32, grace_ms: u64 },
     /// The control socket closed.
     OwnerGone,
+    /// The keeper was asked to end, by a signal.
+    Shutdown,
+    /// Members have died.
+    Progress,
     /// Time passed; sent when [`Lifecycle::wake_at`] is reached, harmless at any other time.
     Tick,
 }
@@ -138,7 +142,6 @@ impl Lifecycle {
             (Phase::Running, Event::RootExited) => {
                 self.end(Cause::RootExit, SIGTERM, self.rules.grace_ms, now)
             }
-            (_, Event::RootExited) => Action::Nothing,
 
             (Phase::Running | Phase::Lingering, Event::Cancel { signal, grace_ms }) => {
                 self.end(Cause::Cancel, signal, grace_ms, now)
@@ -150,6 +153,17 @@ impl Lifecycle {
                 self.end(Cause::OwnerExit, SIGTERM, self.rules.grace_ms.min(ORPHAN_GRACE_MS), now)
             }
             (_, Event::OwnerGone) => self.hurry(SIGTERM, ORPHAN_GRACE_MS, now),
+
+            (Phase::Running | Phase::Lingering, Event::Shutdown) => {
+                self.end(Cause::Shutdown, SIGTERM, self.rules.grace_ms, now)
+            }
+
+            // Many to kill take their time. Only what does not die is given up.
+            (Phase::Killing { .. }, Event::Progress) => {
+                self.phase = Phase::Killing { give_up_at: now.saturating_add(KILL_LIMIT_MS) };
+                Action::Nothing
+            }
+            (_, Event::RootExited | Event::Shutdown | Event::Progress) => Action::Nothing,
 
             (_, Event::Tick) if self.wake_at().is_none_or(|at| now < at) => Action::Nothing,
             (Phase::Running | Phase::Lingering, Event::Tick) => {
@@ -331,8 +345,44 @@ mod tests {
     }
 
     #[test]
+    fn as_long_as_members_die_nobody_is_given_up() {
+        let kill = Event::Cancel { signal: SIGKILL, grace_ms: 0 };
+        let run = play(
+            RULES,
+            &[
+                (2_000, Event::Progress, Action::Nothing),
+                (2_000, kill, Action::Kill),
+                (6_000, Event::Progress, Action::Nothing),
+                (2_000 + KILL_LIMIT_MS, Event::Tick, Action::Nothing),
+            ],
+        );
+        assert_eq!(run.wake_at(), Some(6_000 + KILL_LIMIT_MS));
+    }
+
+    #[test]
+    fn a_signal_to_the_keeper_ends_the_tree_and_is_no_cancel() {
+        let run = play(
+            RULES,
+            &[
+                (2_000, Event::Shutdown, Action::Terminate(SIGTERM)),
+                (2_001, Event::Shutdown, Action::Nothing),
+            ],
+        );
+        assert_eq!((run.cause(), run.wake_at()), (Some(Cause::Shutdown), Some(7_000)));
+    }
+
+    #[test]
     fn over_is_terminal_for_every_event() {
-        for event in [ARM, Event::RootExited, Event::Empty, CANCEL, Event::OwnerGone, Event::Tick] {
+        for event in [
+            ARM,
+            Event::RootExited,
+            Event::Empty,
+            CANCEL,
+            Event::OwnerGone,
+            Event::Shutdown,
+            Event::Progress,
+            Event::Tick,
+        ] {
             play(RULES, &[(1_001, Event::Empty, Action::Finish), (1_002, event, Action::Nothing)]);
         }
     }

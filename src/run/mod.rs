@@ -19,6 +19,8 @@ pub enum Cause {
     OverallTimeout,
     /// The bot is gone.
     OwnerExit,
+    /// Somebody has signalled the keeper: the machine, the session or the service is being shut down.
+    Shutdown,
 }
 
 /// What becomes of the tree when its owner, or its root, is gone.

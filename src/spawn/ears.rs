@@ -10,7 +10,7 @@ use tokio::io::unix::AsyncFd;
 use super::run::Run;
 use super::unix::refused_with;
 use super::zygote::Origin;
-use super::{Ending, OnEvent, RunEvent};
+use super::{Ending, OnEvent, RunEvent, runtime};
 use crate::contain::{ProcessInfo, outside};
 use crate::identity::ProcessRef;
 use crate::keeper::channel;
@@ -107,7 +107,10 @@ impl Ears {
         }
         let (root, run_id) = (self.root.clone(), self.run_id.clone());
         let end = move || outside::end_tree(&root, &run_id, libc::SIGTERM, grace, limit);
-        tokio::task::spawn_blocking(end).await.unwrap_or_default()
+        match runtime::get() {
+            Ok(runtime) => runtime.run(end).await.unwrap_or_default(),
+            Err(_) => Vec::new(),
+        }
     }
 }
 

@@ -5,6 +5,8 @@
 //! sent along, resource limits and priority are fetched by the blank (`keeper::blank`), and a zygote with other credentials
 //! must not be used any more: a bot that has dropped its privileges must not start commands with the old ones.
 
+use std::sync::{Mutex, PoisonError};
+
 use nix::errno::Errno;
 use nix::libc;
 use nix::unistd::{Gid, Uid, getresgid, getresuid};
@@ -44,17 +46,31 @@ fn supplementary_groups() -> nix::Result<Vec<libc::gid_t>> {
 
 /// Reads the process's umask, which has no call to read it: only one that replaces it.
 ///
-/// The replacement is the value seen last, so nothing changes at all unless the bot has changed it meanwhile; then the
-/// new one is restored at once. `last` must not be shared between callers that run at the same time.
-pub fn umask(last: &mut u32) -> u32 {
+/// The first time it is read from `/proc`. After that the replacement is the value seen last, so nothing changes at all
+/// unless the bot has changed it meanwhile; then the new one is restored at once. One lock for the process, as there is one
+/// umask: two callers that replaced each other's value would lose it.
+pub fn umask() -> nix::Result<u32> {
+    static LAST: Mutex<Option<u32>> = Mutex::new(None);
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(expected) = *last else {
+        let mask = read_umask().ok_or(Errno::ENOSYS)?;
+        *last = Some(mask);
+        return Ok(mask);
+    };
     // SAFETY: takes and returns an integer.
-    let current = unsafe { libc::umask(*last) };
-    if current != *last {
+    let current = unsafe { libc::umask(expected) };
+    if current != expected {
         // SAFETY: as above.
         unsafe { libc::umask(current) };
-        *last = current;
+        *last = Some(current);
     }
-    current
+    Ok(current)
+}
+
+fn read_umask() -> Option<u32> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let mask = status.lines().find_map(|line| line.strip_prefix("Umask:"))?;
+    u32::from_str_radix(mask.trim(), 8).ok()
 }
 
 #[cfg(test)]
@@ -64,12 +80,11 @@ mod tests {
     #[test]
     fn reads_the_umask_and_leaves_it_alone() {
         // SAFETY: takes and returns an integer.
-        let original = unsafe { libc::umask(0o027) };
-        for mut last in [0, 0o027, 0o777] {
-            assert_eq!(umask(&mut last), 0o027);
-            assert_eq!(umask(&mut last), 0o027);
+        let set = |mask| unsafe { libc::umask(mask) };
+        for mask in [0o027, 0o027, 0o777, 0, 0o022] {
+            set(mask);
+            assert_eq!((umask(), umask()), (Ok(mask), Ok(mask)));
+            assert_eq!(set(mask), mask, "it was left alone");
         }
-        // SAFETY: as above.
-        assert_eq!(unsafe { libc::umask(original) }, 0o027);
     }
 }

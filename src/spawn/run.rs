@@ -2,15 +2,15 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::socket::{MsgFlags, Shutdown, send, shutdown};
-use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
+use super::runtime::Runtime;
 use crate::identity::ProcessRef;
 use crate::keeper::protocol::{self, Request};
 use crate::run::lifecycle::KILL_LIMIT_MS;
@@ -27,12 +27,19 @@ struct Inner {
     control: OwnedFd,
     keeper: ProcessRef,
     abandoned: AtomicBool,
-    watchdog: Mutex<Option<AbortHandle>>,
-    runtime: &'static Handle,
+    watchdog: Mutex<Option<Watchdog>>,
+    runtime: &'static Runtime,
+}
+
+#[derive(Debug)]
+struct Watchdog {
+    /// `None`: later than can be counted.
+    bites_at: Option<Instant>,
+    task: AbortHandle,
 }
 
 impl Run {
-    pub(super) fn new(control: OwnedFd, keeper: ProcessRef, runtime: &'static Handle) -> Self {
+    pub(super) fn new(control: OwnedFd, keeper: ProcessRef, runtime: &'static Runtime) -> Self {
         let (abandoned, watchdog) = (AtomicBool::new(false), Mutex::new(None));
         Self(Arc::new(Inner { control, keeper, abandoned, watchdog, runtime }))
     }
@@ -52,26 +59,33 @@ impl Run {
     /// A command runs as the same user as its keeper, and can stop it. One that was stopped is woken, and one that has not
     /// ended the tree in time is killed: then its tree falls to the zygote.
     fn watch(&self, limit: Duration) {
+        let bites_at = Instant::now().checked_add(limit);
+        let mut watchdog = self.watchdog();
+        // A second request never prolongs the first.
+        if watchdog.as_ref().is_some_and(|former| former.bites_at <= bites_at && former.bites_at.is_some()) {
+            return;
+        }
         let keeper = self.0.keeper.clone();
-        let watchdog = self.0.runtime.spawn(async move {
+        let task = self.0.runtime.loop_handle.spawn(async move {
             let _ = keeper.signal(libc::SIGCONT);
             tokio::time::sleep(limit).await;
             let _ = keeper.signal(libc::SIGKILL);
         });
-        // The latest counts: it may be the more impatient one, and the former has done its waking.
-        self.replace_watchdog(Some(watchdog.abort_handle()));
+        let former = watchdog.replace(Watchdog { bites_at, task: task.abort_handle() });
+        if let Some(former) = former {
+            former.task.abort();
+        }
     }
 
     /// The run's end has been heard.
     pub(super) fn over(&self) {
-        self.replace_watchdog(None);
+        if let Some(watchdog) = self.watchdog().take() {
+            watchdog.task.abort();
+        }
     }
 
-    fn replace_watchdog(&self, next: Option<AbortHandle>) {
-        let mut watchdog = self.0.watchdog.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(former) = std::mem::replace(&mut *watchdog, next) {
-            former.abort();
-        }
+    fn watchdog(&self) -> MutexGuard<'_, Option<Watchdog>> {
+        self.0.watchdog.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets go of the run as if the bot had died: its keeper does what `onOwnerExit` says, and nobody here cares.

@@ -11,12 +11,12 @@ use nix::libc;
 use nix::sys::socket::{Shutdown, shutdown};
 use nix::sys::stat::Mode;
 use nix::unistd::{AccessFlags, faccessat};
-use tokio::runtime::Handle;
 
 use super::ears::Ears;
 use super::inherited::{self, Credentials};
 use super::programs::{Program, Programs};
 use super::run::Run;
+use super::runtime::Runtime;
 use super::zygote::{Keeper, Zygote, first_message};
 use super::{Launch, LaunchError, OnEvent, Stdio, Streams, environment, runtime};
 use crate::contain::outside;
@@ -24,8 +24,12 @@ use crate::identity::ProcessRef;
 use crate::keeper::channel;
 use crate::keeper::protocol::{self, Command, Inbox, MAX_FDS, Own, Refusal, Request, Slot};
 
-/// How long `exec` may take. A file on a slow disk is not an error; a process that somebody has stopped is.
-const EXEC_LIMIT: Duration = Duration::from_secs(30);
+/// How long `exec` usually takes at most, and how long it may. A file on a slow disk is not an error.
+const EXEC_PATIENCE: Duration = Duration::from_secs(1);
+const EXEC_LIMIT: Duration = Duration::from_secs(10);
+
+/// A blank reads at once; a long command does not fit into the socket at once.
+const SEND_LIMIT: Duration = Duration::from_secs(1);
 
 /// A waiting keeper may have been killed; the next one serves as well.
 const ATTEMPTS: usize = 3;
@@ -42,7 +46,6 @@ pub struct Launcher {
 #[derive(Debug, Default)]
 struct Shared {
     zygote: Option<Zygote>,
-    umask: u32,
     programs: Programs,
 }
 
@@ -58,7 +61,7 @@ pub struct Pending {
     /// It was executed before.
     proven: bool,
     launch: Launch,
-    runtime: &'static Handle,
+    runtime: &'static Runtime,
 }
 
 impl Launcher {
@@ -69,13 +72,13 @@ impl Launcher {
     /// Hands a command to a waiting blank. Its keeper watches already: if the bot dies now, the tree is ended.
     pub fn begin(&self, launch: Launch) -> Result<Pending, LaunchError> {
         // Whatever can fail for lack of a thread fails before anything is started.
-        let runtime = runtime::handle().map_err(|_| LaunchError::refused(Errno::EAGAIN))?;
+        let runtime = runtime::get().map_err(|_| LaunchError::refused(Errno::EAGAIN))?;
         let plumbing = Plumbing::lay(&launch)?;
         let env = environment::block(launch.env.as_deref(), &launch.run_id);
         let program = Program::find(plumbing.directory.as_ref(), &launch, &env);
         let mut shared = self.shared();
         let proven = program.as_ref().is_some_and(|program| shared.programs.contains(program));
-        let umask = inherited::umask(&mut shared.umask);
+        let umask = inherited::umask().map_err(LaunchError::refused)?;
         let command = encode(&Command {
             file: &launch.file,
             argv: &launch.argv,
@@ -89,10 +92,13 @@ impl Launcher {
         let mut attempt = 1;
         let keeper = loop {
             let keeper = self.take_keeper(&mut shared)?;
-            match channel::send_all(&keeper.launch, &command, &plumbing.sent) {
+            match channel::send_within(&keeper.launch, &command, &plumbing.sent, SEND_LIMIT) {
                 Ok(()) => break keeper,
-                // Dead while it waited. A command that did not arrive whole starts nothing.
-                Err(Errno::EPIPE | Errno::ECONNRESET) if attempt < ATTEMPTS => attempt += 1,
+                // Dead while it waited, or stopped: then it ends when its sockets close. A command that did not arrive whole
+                // starts nothing.
+                Err(Errno::EPIPE | Errno::ECONNRESET | Errno::ETIMEDOUT) if attempt < ATTEMPTS => {
+                    attempt += 1;
+                }
                 Err(errno) => return Err(LaunchError::refused(errno)),
             }
         };
@@ -116,7 +122,7 @@ impl Launcher {
         let Pending { keeper, program, proven, launch, runtime, .. } = pending;
         let Keeper { control, inbox, launch: exec, root, process, origin } = keeper;
         if !proven {
-            match first_message(exec.as_fd(), &mut Inbox::default(), EXEC_LIMIT) {
+            match wait_for_exec(&exec, &root) {
                 Ok(None) => self.shared().programs.extend(program),
                 Ok(Some(refusal)) => return Err(LaunchError::refused(refused_with(&refusal))),
                 Err(errno) => return Err(lost(&root, &launch.run_id, errno)),
@@ -132,8 +138,8 @@ impl Launcher {
             grace_ms: launch.grace_ms,
         }));
         let Launch { run_id, timeout, .. } = launch;
-        runtime
-            .spawn(Ears { run: run.clone(), exec, inbox, root, origin, run_id, timeout, on_event }.listen());
+        let ears = Ears { run: run.clone(), exec, inbox, root, origin, run_id, timeout, on_event };
+        runtime.loop_handle.spawn(ears.listen());
         Ok(run)
     }
 
@@ -145,6 +151,11 @@ impl Launcher {
             shared.zygote = Some(Zygote::start(&self.keeper, now)?);
         }
         Ok(())
+    }
+
+    /// Lets the zygote go; it stays for as long as a run needs it.
+    pub fn retire(&self) {
+        self.shared().zygote = None;
     }
 
     /// Has the next keepers forked, to be called when nobody waits for anything.
@@ -174,6 +185,18 @@ impl Launcher {
 
     fn shared(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// `None`: executed. Somebody may have stopped the blank (it is a process like any other); then it is woken.
+fn wait_for_exec(exec: &OwnedFd, root: &ProcessRef) -> Result<Option<Vec<u8>>, Errno> {
+    let mut inbox = Inbox::default();
+    match first_message(exec.as_fd(), &mut inbox, EXEC_PATIENCE) {
+        Err(Errno::ETIMEDOUT) => {
+            let _ = root.signal(libc::SIGCONT);
+            first_message(exec.as_fd(), &mut inbox, EXEC_LIMIT)
+        }
+        result => result,
     }
 }
 

@@ -7,11 +7,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nix::errno::Errno;
+use nix::libc;
+use tokio::io::unix::AsyncFd;
 
 use super::inherited::Credentials;
 use super::{LaunchError, runtime};
 use crate::contain::cookie;
-use crate::identity::ProcessRef;
+use crate::identity::{Pidfd, ProcessRef};
 use crate::keeper::protocol::{self, Inbox, Report};
 use crate::keeper::{FORK, HELLO, ORPHANS, TITLE_ROOM, ZYGOTE, channel};
 
@@ -97,10 +99,13 @@ impl Zygote {
         }
         let mut errno = [0; 4];
         let mut fds = Vec::with_capacity(2);
-        if self.receive(&mut errno, &mut fds)? == 0 {
+        let received = self.receive(&mut errno, &mut fds);
+        if received.is_ok_and(|count| count > 0) || received == Err(Errno::EMFILE) {
+            self.ordered -= 1;
+        }
+        if received? == 0 {
             return Err(Errno::ECONNRESET);
         }
-        self.ordered -= 1;
         let mut fds = fds.into_iter();
         match (i32::from_le_bytes(errno), fds.next(), fds.next()) {
             (0, Some(control), Some(launch)) => Keeper::ready(control, launch, &self.socket),
@@ -158,10 +163,21 @@ impl Drop for Zygote {
     /// Its socket closes once the last run that came from it is over, and it goes when its last keeper is gone. Waiting for
     /// that is for somebody who has time.
     fn drop(&mut self) {
-        if let (Some(mut process), Ok(runtime)) = (self.process.take(), runtime::handle()) {
-            runtime.spawn_blocking(move || process.wait());
+        if let (Some(process), Ok(runtime)) = (self.process.take(), runtime::get()) {
+            let pid = process.id().cast_signed();
+            // Our own child, not waited for. Somebody may have stopped it, and a stopped process does not see an end.
+            // SAFETY: kill takes two integers.
+            unsafe { libc::kill(pid, libc::SIGCONT) };
+            runtime.loop_handle.spawn(reap(process, pid));
         }
     }
+}
+
+async fn reap(mut process: Child, pid: i32) -> Option<()> {
+    // SAFETY: the descriptor is owned by what is registered.
+    let ended = unsafe { AsyncFd::register(Pidfd::open(pid).ok()?) }.ok()?;
+    let _ = ended.readable().await.ok()?;
+    process.try_wait().ok().map(drop)
 }
 
 /// Runs the keeper's executable with `socket` as its standard input. Posix_spawn underneath: the bot does not fork.
