@@ -114,10 +114,10 @@ describe('how it ended:', () => {
     ],
     'no such command': [
       after(
-        () => spawnOwned('nonexistent-command'),
+        () => spawnOwned('/nonexistent/command'),
         (child) => child.on('error', () => {}),
       ),
-      { reason: 'spawn-error', message: 'spawn nonexistent-command ENOENT' },
+      { reason: 'spawn-error', message: 'spawn /nonexistent/command ENOENT' },
     ],
     timeoutMs: [cat({ timeoutMs: 200 }), { ...timeout, message: 'turn timed out after 0.2s' }],
     'whole seconds': [cat({ timeoutMs: 1000 }), { ...timeout, message: 'turn timed out after 1s' }],

@@ -12,6 +12,9 @@ use super::subreaper::{kill, wait_for};
 use super::{SIGCONT, SIGKILL};
 use crate::run::ExitStatus;
 
+/// Passes of [`Family::reap`] in a row.
+const REAP_PASSES: usize = 16;
+
 /// The zygote's children.
 #[derive(Debug)]
 pub struct Family {
@@ -47,9 +50,17 @@ impl Family {
     /// end as if all were well, so that there may be orphans.
     pub fn reap(&mut self) -> bool {
         let mut left_something = false;
-        for child in children(self.me) {
-            let Some(status) = wait_for(child, 0) else { continue };
-            left_something |= self.keepers.remove(&child) && status != ExitStatus::Code(0);
+        // A list of children may be longer than what is read of it at a time, and the dead do not signal twice.
+        for _ in 0..REAP_PASSES {
+            let mut reaped = false;
+            for child in children(self.me) {
+                let Some(status) = wait_for(child, 0) else { continue };
+                left_something |= self.keepers.remove(&child) && status != ExitStatus::Code(0);
+                reaped = true;
+            }
+            if !reaped {
+                break;
+            }
         }
         for &keeper in self.keepers.iter().filter(|&&keeper| has_stopped(keeper)) {
             let _ = kill(keeper, SIGCONT);

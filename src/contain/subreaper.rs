@@ -40,13 +40,15 @@ pub struct Tree {
     root_reaped: bool,
     /// Somebody was reaped since this was last asked for.
     shrunk: bool,
+    /// The last look ran out of time.
+    unfinished: bool,
 }
 
 impl Tree {
     /// `root` must be an unreaped child of the calling process.
     pub fn new(root: i32) -> Self {
         let me = nix::unistd::getpid().as_raw();
-        Self { me, root, status: None, root_reaped: false, shrunk: false }
+        Self { me, root, status: None, root_reaped: false, shrunk: false, unfinished: false }
     }
 
     /// How the root ended, once [`Tree::reap`] has seen it.
@@ -59,13 +61,19 @@ impl Tree {
         std::mem::take(&mut self.shrunk)
     }
 
+    /// Whether [`Tree::reap`] has stopped before it was through.
+    pub fn needs_another_look(&self) -> bool {
+        self.unfinished
+    }
+
     /// Collects every dead child but the root, whose zombie stays. True if nothing else is left of the tree.
     ///
     /// A pass that reaped somebody is repeated: that child's own children have become ours meanwhile. A pass that
     /// reaped nobody and saw nobody but the dead root is conclusive, because only we can shorten the list. If time is up
-    /// before that, whoever dies later signals again.
+    /// before that, [`Tree::needs_another_look`] says so: the dead do not signal twice.
     pub fn reap(&mut self) -> bool {
         let began = Instant::now();
+        self.unfinished = false;
         loop {
             let (mut reaped, mut left) = (false, false);
             for child in children(self.me) {
@@ -79,6 +87,7 @@ impl Tree {
                 }
                 if began.elapsed() > REAP_LIMIT {
                     self.shrunk |= reaped;
+                    self.unfinished = true;
                     return false;
                 }
             }

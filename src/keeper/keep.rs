@@ -147,11 +147,14 @@ impl Keeper {
     fn hold(&mut self) {
         while !self.life.is_over() {
             let until = self.life.wake_at().map(|at| at.saturating_sub(self.now()));
-            let until =
-                if self.life.is_killing() { Some(until.unwrap_or(0).min(KILL_PASS_MS)) } else { until };
+            let until = match until {
+                _ if self.tree.needs_another_look() => Some(0),
+                until if self.life.is_killing() => Some(until.unwrap_or(0).min(KILL_PASS_MS)),
+                until => until,
+            };
             let Woken { signalled, spoken, visited } = self.sleep(until);
             let asked_to_end = signalled && self.drain_signals();
-            if signalled || spoken || self.life.is_killing() {
+            if signalled || spoken || self.life.is_killing() || self.tree.needs_another_look() {
                 self.look_at_tree();
             }
             if visited {
