@@ -57,6 +57,7 @@ test('300 of each at once: every one ends as it should', options, async () => {
   const SIGNALS = ['SIGTERM', 'SIGKILL', 'SIGINT']
   const expected = []
   const seen = []
+  const ends = []
   let done = 0
   for (let i = 0; i < 600; i++) {
     const start = i % 2 ? spawn : spawnOwned
@@ -69,7 +70,9 @@ test('300 of each at once: every one ends as it should', options, async () => {
       : i % 7 && stdio !== 'ignore'
         ? `cat; exit ${code}`
         : `exit ${code}`
-    const child = start('sh', ['-c', line], { stdio })
+    // Were anybody to wait out the grace of a tree that is gone, this would never end.
+    const child = start('sh', ['-c', line], { stdio, graceMs: 1e8 })
+    ends.push(child.wait?.())
     child.stdin?.on('error', () => {}).end('through')
     let text = ''
     child.stdout?.on('data', (chunk) => {
@@ -83,6 +86,7 @@ test('300 of each at once: every one ends as it should', options, async () => {
   }
   while (done < 600) await delay(5)
   assert.deepEqual(seen, expected)
+  await Promise.all(ends)
   await settled(before)
 })
 

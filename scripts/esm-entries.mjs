@@ -8,7 +8,15 @@ const entries = ['index', 'child_process']
 export function writeEsmEntries(require, dist) {
   for (const entry of entries) {
     const names = Object.keys(require(join(dist, `${entry}.js`))).filter((name) => name !== 'default')
-    const source = `import cjs from './${entry}.js'\n\nexport const {\n${names.map((n) => `  ${n},\n`).join('')}} = cjs\nexport default cjs\n`
+    const source = [
+      // Not `import cjs from …`: that would parse the CommonJS side a second time, for names that are listed here anyway.
+      "import { createRequire } from 'node:module'",
+      '',
+      `const cjs = createRequire(import.meta.url)('./${entry}.js')`,
+      `export const { ${names.join(', ')} } = cjs`,
+      'export default cjs',
+      '',
+    ].join('\n')
     writeFileSync(join(dist, `${entry}.mjs`), source)
   }
 }

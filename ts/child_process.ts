@@ -1,6 +1,6 @@
 // A drop-in for node:child_process: the same module with `spawn` owned.
 
 import child_process from 'node:child_process'
-import { spawnOwned } from './spawn.js'
+import { spawnOwned } from './index.js'
 
-module.exports = { ...child_process, spawn: spawnOwned }
+export = { ...child_process, spawn: spawnOwned }
