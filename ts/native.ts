@@ -11,33 +11,40 @@ export type LaunchOptions = Binding.LaunchOptions
 /** Directories that may hold the addon and the keeper, side by side: a local build first, then the platform's package. */
 function* candidates(): Generator<string> {
   yield join(__dirname, '..', 'native')
-  try {
-    yield join(require.resolve(`${platformPackage()}/package.json`), '..')
-  } catch {
-    // Not installed; `load` says so.
+  for (const name of platformPackages()) {
+    try {
+      yield join(require.resolve(`${name}/package.json`), '..')
+    } catch {
+      // Not installed; `load` says so if none is.
+    }
   }
 }
 
-function platformPackage(): string {
-  return `@spawn-owned/${process.platform}-${process.arch}${process.platform === 'linux' ? `-${libc()}` : ''}`
-}
-
-function libc(): 'gnu' | 'musl' {
-  const report = process.report?.getReport() as { header?: { glibcVersionRuntime?: string } } | undefined
-  return report?.header?.glibcVersionRuntime ? 'gnu' : 'musl'
+/** Which libc this is npm has found out already, when it chose the package to install; asking Node takes 5 ms. */
+function platformPackages(): string[] {
+  const platform = `@spawn-owned/${process.platform}-${process.arch}`
+  return process.platform === 'linux' ? [`${platform}-gnu`, `${platform}-musl`] : [platform]
 }
 
 function load(): { binding: typeof Binding; keeper: string } {
+  let cause: unknown
   for (const directory of candidates()) {
     const addon = join(directory, 'spawn-owned.node')
-    if (existsSync(addon)) return { binding: require(addon), keeper: join(directory, 'spawn-owned-keeper') }
+    if (!existsSync(addon)) continue
+    try {
+      return { binding: require(addon), keeper: join(directory, 'spawn-owned-keeper') }
+    } catch (error) {
+      // For another libc, perhaps; the next one may do.
+      cause ??= error
+    }
   }
-  throw codedError(
+  const error = codedError(
     Error,
     'ERR_OWNED_NOT_INSTALLED',
-    `spawn-owned has no native part for ${process.platform} ${process.arch} here. ` +
-      `Install ${platformPackage()} (is it left out by --no-optional?), or run "npm run build" in a checkout.`,
+    `spawn-owned has no native part for ${process.platform} ${process.arch} that loads here. ` +
+      `Install ${platformPackages().join(' or ')} (is it left out by --omit=optional?), or run "npm run build" in a checkout.`,
   )
+  throw Object.assign(error, cause === undefined ? {} : { cause })
 }
 
 const { binding, keeper } = load()
