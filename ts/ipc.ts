@@ -41,9 +41,9 @@ export function borrowChannel(
   } finally {
     closeSync(theirs)
   }
-  // It has done its work when it is gone; a failure shows when the descriptor does not come.
+  // It has done its work when it is gone, which is at once; a failure shows when the descriptor does not come. It stays
+  // ref'ed: `close` waits for its exit too.
   channel.on('error', () => {})
-  channel.unref()
   // The helper's own exit is nobody's business. Node itself listens for it, to count the connections that were passed on.
   const emit = channel.emit.bind(channel)
   channel.emit = (event: string | symbol, ...args: unknown[]) =>
