@@ -1,24 +1,24 @@
-//! Identity on Linux: `/proc` for the facts, pidfds for the signals.
+//! The facts about processes on Linux: `/proc` and the clocks.
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use nix::errno::Errno;
 use nix::libc;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::stat::{self, Stat};
 
-/// Sends the signal to the group the process leads (Linux 6.9); older headers do not name it.
-const PIDFD_SIGNAL_PROCESS_GROUP: libc::c_uint = 1 << 2;
-
 /// The facts about a PID right now. `ESRCH` if nobody has it.
 pub fn read_stat(pid: i32) -> Result<Stat, Errno> {
-    let bytes = fs::read(format!("/proc/{pid}/stat")).map_err(|error| errno_of(&error))?;
+    parsed(fs::read(format!("/proc/{pid}/stat")))
+}
+
+/// What was read from a `stat` file. Both ways in which one says that its process is gone are `ESRCH`.
+pub(super) fn parsed(read: io::Result<Vec<u8>>) -> Result<Stat, Errno> {
+    let bytes = read.map_err(|error| errno_of(&error))?;
     stat::parse(&String::from_utf8_lossy(&bytes)).ok_or(Errno::EIO)
 }
 
@@ -36,86 +36,114 @@ pub fn pid_namespace() -> u64 {
     *NAMESPACE.get_or_init(|| fs::metadata("/proc/self/ns/pid").map_or(0, |meta| meta.ino()))
 }
 
-fn errno_of(error: &io::Error) -> Errno {
+pub(super) fn errno_of(error: &io::Error) -> Errno {
     match error.kind() {
         io::ErrorKind::NotFound => Errno::ESRCH,
         _ => Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)),
     }
 }
 
-/// A descriptor that refers to one process and never to the next one with the same number.
-#[derive(Debug)]
-pub struct Pidfd {
-    fd: OwnedFd,
-    pid: i32,
+/// The ancestors of a process, its parent first, PID 1 or whoever takes its place last. Those outside our PID namespace have
+/// no number here.
+pub fn ancestors(pid: i32) -> Vec<i32> {
+    line_of(pid, |pid| Some(read_stat(pid).ok()?.ppid))
 }
 
-impl Pidfd {
-    pub fn open(pid: i32) -> Result<Self, Errno> {
-        // SAFETY: pidfd_open takes two integers; the descriptor it returns is ours alone.
-        let fd = Errno::result(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })?;
-        // SAFETY: the kernel just gave us this descriptor, close-on-exec, and nobody else knows it.
-        let fd = unsafe { OwnedFd::from_raw_fd(i32::try_from(fd).map_err(|_| Errno::EOVERFLOW)?) };
-        Ok(Self { fd, pid })
+/// The walk in [`ancestors`], apart from the reading. Links are read one after the other and may be stale: a loop of them ends.
+fn line_of(pid: i32, parent_of: impl Fn(i32) -> Option<i32>) -> Vec<i32> {
+    let mut line = Vec::new();
+    let mut current = pid;
+    while current > 1
+        && let Some(parent) = parent_of(current)
+        && parent > 0
+        && parent != pid
+        && !line.contains(&parent)
+    {
+        line.push(parent);
+        current = parent;
     }
+    line
+}
 
-    pub fn signal(&self, signal: i32) -> Result<(), Errno> {
-        self.send(signal, 0)
-    }
+/// When a process of this boot with this start token started: milliseconds since 1970, by today's wall clock. `None` if the
+/// clocks do not allow for it, which means that the token is of another boot.
+///
+/// The token counts from the boot and does not know that somebody has set the clock since; so this agrees with what a clock
+/// on the wall said then, give or take such a step, and the 10 ms of a tick.
+pub fn started_at_ms(start: u64) -> Option<u64> {
+    // SAFETY: all zeroes is a valid timespec, which the kernel fills in; sysconf takes an integer.
+    let (since_boot, ticks_per_second) = unsafe {
+        let mut time: libc::timespec = std::mem::zeroed();
+        Errno::result(libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time)).ok()?;
+        let whole = Duration::from_secs(u64::try_from(time.tv_sec).ok()?);
+        let since_boot = whole + Duration::from_nanos(u64::try_from(time.tv_nsec).ok()?);
+        (since_boot, u64::try_from(libc::sysconf(libc::_SC_CLK_TCK)).ok()?)
+    };
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    wall_clock_ms(start, ticks_per_second, since_boot, now)
+}
 
-    /// Signals the group this process leads. Before Linux 6.9 the flag is unknown (`EINVAL`); then `killpg` is
-    /// safe if the process leads the group and is still there, checked through the descriptor: as long as the
-    /// leader exists, even as a zombie, the kernel gives its number to no other group.
-    pub fn signal_group(&self, signal: i32) -> Result<(), Errno> {
-        match self.send(signal, PIDFD_SIGNAL_PROCESS_GROUP) {
-            Err(Errno::EINVAL) => {
-                self.send(0, 0)?;
-                if read_stat(self.pid)?.pgrp != self.pid {
-                    return Err(Errno::ESRCH);
-                }
-                // SAFETY: kill takes two integers.
-                Errno::result(unsafe { libc::kill(-self.pid, signal) }).map(drop)
-            }
-            result => result,
-        }
-    }
+/// The arithmetic in [`started_at_ms`], apart from the clocks.
+fn wall_clock_ms(start: u64, ticks_per_second: u64, since_boot: Duration, now: Duration) -> Option<u64> {
+    let started = (u128::from(start) * 1000).checked_div(u128::from(ticks_per_second))?;
+    let age = since_boot.as_millis().checked_sub(started)?;
+    u64::try_from(now.as_millis().checked_sub(age)?).ok()
+}
 
-    /// Waits until the process is dead (a zombie counts), at most `timeout`. `false` if it still runs.
-    pub fn wait_exited(&self, timeout: Option<Duration>) -> Result<bool, Errno> {
-        let timeout = timeout
-            .map_or(PollTimeout::NONE, |limit| PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX));
-        let mut fds = [PollFd::new(self.fd.as_fd(), PollFlags::POLLIN)];
-        loop {
-            match poll(&mut fds, timeout) {
-                Err(Errno::EINTR) => {}
-                result => return result.map(|ready| ready > 0),
-            }
-        }
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-    fn send(&self, signal: i32, flags: libc::c_uint) -> Result<(), Errno> {
-        // SAFETY: the descriptor is open; no siginfo is passed, which means "as kill(2) would fill it in".
-        let result = unsafe {
-            libc::syscall(
-                libc::SYS_pidfd_send_signal,
-                self.fd.as_raw_fd(),
-                signal,
-                std::ptr::null::<libc::siginfo_t>(),
-                flags,
-            )
+    #[test]
+    fn the_line_ends_with_init_or_where_nothing_is_known() {
+        let line = |pid, links: &[(i32, i32)]| {
+            line_of(pid, |pid| links.iter().find(|link| link.0 == pid).map(|link| link.1))
         };
-        Errno::result(result).map(drop)
+        assert_eq!(line(30, &[(30, 20), (20, 1), (1, 0)]), [20, 1]);
+        assert_eq!(line(30, &[(30, 20), (20, 0)]), [20], "the parent is outside our namespace");
+        assert_eq!(line(30, &[(30, 20)]), [20], "the parent is gone");
+        assert_eq!(line(1, &[(1, 0)]), [0; 0]);
+        assert_eq!(line(30, &[]), [0; 0]);
     }
-}
 
-impl AsRawFd for Pidfd {
-    fn as_raw_fd(&self) -> RawFd {
-        self.fd.as_raw_fd()
+    #[test]
+    fn a_loop_of_stale_links_ends() {
+        assert_eq!(line_of(30, |pid| Some(if pid == 30 { 20 } else { 30 })), [20]);
+        assert_eq!(line_of(30, |pid| Some(if pid == 20 { 25 } else { 20 })), [20, 25]);
+        assert_eq!(line_of(30, Some), [0; 0]);
     }
-}
 
-impl AsFd for Pidfd {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+    #[test]
+    fn our_own_line_begins_with_our_parent() {
+        let parent = nix::unistd::getppid().as_raw();
+        assert_eq!(ancestors(std::process::id().cast_signed()).first(), (parent > 0).then_some(&parent));
+    }
+
+    #[test]
+    fn a_token_is_a_time_on_the_wall() {
+        let at = |start, ticks, since_boot, now| {
+            wall_clock_ms(start, ticks, Duration::from_millis(since_boot), Duration::from_millis(now))
+        };
+        for (start, ticks, since_boot, now, expected) in [
+            (0, 100, 0, 0, Some(0)),
+            (100, 100, 1_000, 50_000, Some(50_000)),
+            (100, 100, 4_000, 50_000, Some(47_000)),
+            (250, 1000, 4_000, 50_000, Some(46_250)),
+            (1, 3, 1_000, 50_000, Some(49_333)),
+            (500, 100, 4_999, 50_000, None), // It would have started in the future.
+            (0, 100, 60_000, 50_000, None),  // Before 1970.
+            (100, 0, 1_000, 50_000, None),
+            (u64::MAX, 100, 1_000, 50_000, None),
+        ] {
+            assert_eq!(at(start, ticks, since_boot, now), expected, "{start} {ticks} {since_boot} {now}");
+        }
+    }
+
+    #[test]
+    fn we_have_started_between_the_boot_and_now() {
+        let started = started_at_ms(read_stat(std::process::id().cast_signed()).unwrap().start).unwrap();
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis();
+        let age = now - u128::from(started);
+        assert!(age < 120_000, "this test started {age} ms ago");
     }
 }

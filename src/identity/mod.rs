@@ -5,11 +5,16 @@
 //! cannot recycle that number before the parent has waited for it (see `contain::subreaper`).
 
 mod linux;
+mod pinned;
 pub mod stat;
+mod token;
 
-pub use linux::{Pidfd, boot_id, pid_namespace, read_stat};
+pub use linux::{ancestors, boot_id, pid_namespace, read_stat, started_at_ms};
+pub use pinned::{FORCE_FALLBACK, Pidfd};
 
 use nix::errno::Errno;
+
+use pinned::Means;
 
 /// A process, named for ever: the PID together with the moment it started, the boot and the PID namespace in
 /// which that is meaningful.
@@ -20,7 +25,7 @@ use nix::errno::Errno;
 /// | exited | no such process, or a zombie, or another boot | `Exited` | `Err(ESRCH)` |
 /// | recycled | the number belongs to another process now | `Recycled` | `Err(ESRCH)` |
 /// | unknown | another PID namespace, or `/proc` cannot be read | `Unknown` | `Err(EACCES)`: hands off |
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ProcessRef {
     pub pid: i32,
     pub start: u64,
@@ -54,38 +59,62 @@ impl ProcessRef {
     }
 
     pub fn state(&self) -> State {
+        self.without_a_look().unwrap_or_else(|| judge(self.start, &read_stat(self.pid)))
+    }
+
+    /// What follows from the boot and the namespace alone. `None` if the number means something here and now.
+    pub(crate) fn without_a_look(&self) -> Option<State> {
         if self.boot != boot_id() {
-            return State::Exited;
+            return Some(State::Exited);
         }
-        if self.ns != pid_namespace() || boot_id().is_empty() {
-            return State::Unknown;
-        }
-        judge(self.start, &read_stat(self.pid))
+        (self.ns != pid_namespace() || boot_id().is_empty()).then_some(State::Unknown)
     }
 
     /// Sends `signal` to this process and to no other.
     ///
     /// Open first, verify second: the descriptor pins whoever had the number when it was opened. If that was
     /// somebody else, the start token read afterwards differs and nothing is sent. If the process dies between
-    /// the check and the signal, the descriptor still refers to the dead one, and the kernel says `ESRCH`.
+    /// the check and the signal, the descriptor still refers to the dead one, and the kernel says `ESRCH`. On a kernel
+    /// without pidfds the last step has a window, see [`Pidfd`].
     pub fn signal(&self, signal: i32) -> Result<(), Errno> {
         self.pinned()?.signal(signal)
     }
 
-    /// Sends `signal` to the whole group this process leads, and to no other group.
+    /// Sends `signal` to the whole group this process leads, and to no other group. `ESRCH` if it leads none.
     pub fn signal_group(&self, signal: i32) -> Result<(), Errno> {
         self.pinned()?.signal_group(signal)
     }
 
     /// A descriptor that is proven to be this very process.
     pub fn pinned(&self) -> Result<Pidfd, Errno> {
-        let pidfd = Pidfd::open(self.pid)?;
-        match self.state() {
-            State::Alive => Ok(pidfd),
-            State::Exited | State::Recycled => Err(Errno::ESRCH),
-            State::Unknown => Err(Errno::EACCES),
-        }
+        self.pinned_by(Means::ours())
     }
+
+    fn pinned_by(&self, means: Means) -> Result<Pidfd, Errno> {
+        self.without_a_look().map_or(Ok(()), must_be_alive)?;
+        let pin = Pidfd::open_by(self.pid, means)?;
+        must_be_alive(judge(self.start, &pin.stat()))?;
+        Ok(pin)
+    }
+}
+
+/// The last column of the table at [`ProcessRef`].
+fn must_be_alive(state: State) -> Result<(), Errno> {
+    match state {
+        State::Alive => Ok(()),
+        State::Exited | State::Recycled => Err(Errno::ESRCH),
+        State::Unknown => Err(Errno::EACCES),
+    }
+}
+
+/// This process. Read once: it does not change.
+pub fn me() -> Result<ProcessRef, Errno> {
+    static ME: std::sync::OnceLock<ProcessRef> = std::sync::OnceLock::new();
+    if let Some(me) = ME.get() {
+        return Ok(me.clone());
+    }
+    let me = ProcessRef::capture(std::process::id().cast_signed())?;
+    Ok(ME.get_or_init(|| me).clone())
 }
 
 /// The decision in [`ProcessRef::state`], apart from the reading.
@@ -102,7 +131,6 @@ fn judge(start: u64, seen: &Result<stat::Stat, Errno>) -> State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::{Child, Command, Stdio};
 
     fn seen(state: char, start: u64) -> stat::Stat {
         stat::Stat { pid: 7, comm: "x".into(), state, ppid: 1, pgrp: 7, session: 7, threads: 1, start }
@@ -125,41 +153,6 @@ mod tests {
         }
     }
 
-    /// `cat` lives until its standard input ends; it needs no sleep to stay, and none to go.
-    fn cat() -> Child {
-        Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()
-    }
-
-    fn pid(child: &Child) -> i32 {
-        i32::try_from(child.id()).unwrap()
-    }
-
-    #[test]
-    fn follows_a_process_from_alive_to_gone() {
-        let mut child = cat();
-        let process = ProcessRef::capture(pid(&child)).unwrap();
-        assert_eq!(process.state(), State::Alive);
-        process.signal(libc_kill()).unwrap();
-        // Until it is waited for it is a zombie at most: dead already.
-        let exited = Pidfd::open(process.pid).unwrap();
-        exited.wait_exited(None).unwrap();
-        assert_eq!(process.state(), State::Exited);
-        assert_eq!(process.signal(0), Err(Errno::ESRCH));
-        child.wait().unwrap();
-        assert_eq!(process.state(), State::Exited);
-    }
-
-    #[test]
-    fn never_signals_a_process_that_merely_has_the_number() {
-        let mut child = cat();
-        let mut other = ProcessRef::capture(pid(&child)).unwrap();
-        other.start -= 1;
-        assert_eq!(other.state(), State::Recycled);
-        assert_eq!(other.signal(libc_kill()), Err(Errno::ESRCH));
-        drop(child.stdin.take());
-        assert!(child.wait().unwrap().success(), "ended by its own end of input, not by a signal");
-    }
-
     #[test]
     fn another_boot_is_dead_and_another_namespace_is_unknown() {
         let me = ProcessRef::capture(i32::try_from(std::process::id()).unwrap()).unwrap();
@@ -167,9 +160,8 @@ mod tests {
         assert_eq!((rebooted.state(), rebooted.signal(0)), (State::Exited, Err(Errno::ESRCH)));
         let elsewhere = ProcessRef { ns: me.ns + 1, ..me };
         assert_eq!((elsewhere.state(), elsewhere.signal(0)), (State::Unknown, Err(Errno::EACCES)));
-    }
-
-    fn libc_kill() -> i32 {
-        nix::sys::signal::Signal::SIGKILL as i32
+        // Nobody can have this number here, which says nothing about there.
+        let nobody = ProcessRef { pid: i32::MAX, ..elsewhere };
+        assert_eq!((nobody.state(), nobody.signal(0)), (State::Unknown, Err(Errno::EACCES)));
     }
 }

@@ -1,0 +1,91 @@
+//! A [`ProcessRef`] as text: what the registry holds, and what JavaScript passes around as a start token.
+//!
+//! `PID:START:NAMESPACE:BOOT`, such as `4242:8812345:4026531836:0b1c2d3e-…`. One string, so that no part of an identity can
+//! get lost on the way.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::ProcessRef;
+
+impl fmt::Display for ProcessRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}:{}", self.pid, self.start, self.ns, self.boot)
+    }
+}
+
+/// The text is not a start token. What it stood for is unknown, hence hands off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NotAToken;
+
+impl fmt::Display for NotAToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not a start token (PID:START:NAMESPACE:BOOT)")
+    }
+}
+
+impl FromStr for ProcessRef {
+    type Err = NotAToken;
+
+    fn from_str(text: &str) -> Result<Self, NotAToken> {
+        let mut parts = text.splitn(4, ':');
+        let mut part = || parts.next().ok_or(NotAToken);
+        let pid = part()?.parse().map_err(|_| NotAToken)?;
+        let start = part()?.parse().map_err(|_| NotAToken)?;
+        let ns = part()?.parse().map_err(|_| NotAToken)?;
+        let boot = part()?;
+        if pid <= 0 || boot.is_empty() || boot.len() > 64 || !boot.bytes().all(|b| b.is_ascii_graphic()) {
+            return Err(NotAToken);
+        }
+        let process = Self { pid, start, boot: boot.to_owned(), ns };
+        // Numbers have other spellings; a token has one.
+        if process.to_string() == text { Ok(process) } else { Err(NotAToken) }
+    }
+}
+
+impl Serialize for ProcessRef {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for ProcessRef {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn survives_being_written_and_read() {
+        let process = ProcessRef { pid: 7, start: u64::MAX, boot: "0b1c2d3e-4f50".into(), ns: 4_026_531_836 };
+        assert_eq!(process.to_string().parse(), Ok(process));
+    }
+
+    #[test]
+    fn nothing_else_is_a_token() {
+        for text in [
+            "",
+            ":::",
+            "7",
+            "7:8",
+            "7:8:9",
+            "7:8:9:",
+            "0:8:9:b",
+            "-7:8:9:b",
+            "7:-8:9:b",
+            "x:8:9:b",
+            "7:8:9:b c",
+            "+7:8:9:b",
+            "07:8:9:b",
+        ] {
+            assert_eq!(text.parse::<ProcessRef>(), Err(NotAToken), "{text:?}");
+        }
+    }
+}
