@@ -1,6 +1,12 @@
 /**
  * `spawn-owned`: a `child_process.spawn` whose caller owns everything the command causes.
  *
+ * The functions here belong to a default supervisor, which is made when one of them is first called. Its registry is
+ * `$SPAWN_OWNED_REGISTRY` or, if that is not set, `data/process-registry.json` in the directory that is current _then_.
+ * {@link createSupervisor} makes others.
+ *
+ * Times are milliseconds; points in time are `Date.now()` based. Errors carry a `code`: `ERR_OWNED_…`, or Node's own.
+ *
  * @packageDocumentation
  */
 
@@ -10,6 +16,7 @@ import type {
   ChildProcessWithoutNullStreams,
   SpawnOptions,
 } from 'node:child_process'
+import type { EventEmitter } from 'node:events'
 
 // ---- spawning -------------------------------------------------------------------------------------------------------
 
@@ -24,8 +31,9 @@ import type {
  * const { reason, exitCode } = await agent.wait()
  * ```
  *
- * @throws with `code` `ERR_OWNED_…` if the keeper cannot be run: then nothing was started. Invalid arguments throw Node's own
- * errors. A command that cannot be started emits `error`, as with `child_process.spawn`.
+ * @throws with `code` `ERR_OWNED_…` if the keeper cannot be run, if the registry cannot be written, or if the run id is in
+ * use: then nothing was started, and no entry is left. Invalid arguments throw Node's own errors. A command that cannot be
+ * started emits `error`, as with `child_process.spawn`.
  */
 export function spawnOwned(
   command: string,
@@ -46,7 +54,7 @@ export function spawnOwned(command: string, options?: SpawnOwnedOptions): OwnedP
 
 /** Everything `child_process.spawn` takes, with the same meaning, and what ownership adds. */
 export interface SpawnOwnedOptions extends SpawnOptions {
-  /** Names the run. Letters, digits and `. _ -`, at most 128. Default: a fresh UUID. */
+  /** Names the run, in the whole registry. Letters, digits and `. _ -`, at most 128. Default: a fresh UUID. */
   runId?: string | undefined
   /** The chat session, job or turn this run belongs to, for {@link cancel}. */
   sessionId?: string | undefined
@@ -56,15 +64,18 @@ export interface SpawnOwnedOptions extends SpawnOptions {
   labels?: Record<string, string> | undefined
   /** A name several runs share, for {@link cancel}. */
   scopeKey?: string | undefined
-  /** What people see in `ps` and in messages, at most 120 characters. Default: command and arguments. */
+  /** What people see in `ps`, in the registry and in messages, at most 120 characters. Default: command and arguments. */
   commandPreview?: string | undefined
   /** Overall deadline in ms, counted from the moment the command runs. 0: off (default). */
   timeoutMs?: number | undefined
-  /** Time between the first signal and SIGKILL, in ms, whenever the tree is ended. Default 5000. */
+  /**
+   * Time between the first signal and SIGKILL, in ms, whenever the tree is ended. Default: that of the supervisor, 5000 unless it
+   * was told otherwise.
+   */
   graceMs?: number | undefined
   /**
-   * The bot is gone, however it went: end the tree (`'kill'`, default) or let it run (`'keep'`).
-   * A tree whose bot is gone gets at most 1.5 s of grace.
+   * The bot is gone, however it went: end the tree (`'kill'`, default) or let it run (`'keep'`) until the next bot
+   * adopts or reaps it, see {@link adopt}. A tree whose bot is gone gets at most 1.5 s of grace.
    */
   onOwnerExit?: 'kill' | 'keep' | undefined
   /** The root has exited by itself and descendants are alive: end them (`'kill'`, default) or let them run (`'keep'`). */
@@ -152,7 +163,7 @@ export interface RunExit {
 /** A process in a report. */
 export interface ProcessInfo {
   pid: number
-  /** With the pid, names this process and no later one with the same number. */
+  /** Names this process and no later one with the same number, see {@link isSameProcess}. */
   startToken: string
   /** Its name as the kernel knows it. */
   command: string
@@ -165,17 +176,24 @@ export interface ProcessInfo {
 /**
  * Ends runs by id, by process or by filter, and resolves when their trees are gone.
  *
+ * Looks at the caller's own runs and at every run and registered process in the registry, whichever bot it belongs to and
+ * whether or not that bot lives. The owner of a run hears of it: its `wait()` resolves with the reason that was asked for.
+ *
  * A filter without a criterion (`{}`, `{ labels: {} }`) rejects with `ERR_OWNED_EMPTY_FILTER`: it never means "everything".
+ * If nothing at all could be done (another user's processes, say) it rejects with `ERR_OWNED_CANCEL_FAILED`; if a part
+ * could not, that part is in the `survivors` of its exit.
  */
 export function cancel(target: RunTarget, options?: CancelOptions): Promise<CancelResult>
 
 /** A run id, a process, or all runs that match every criterion of a filter. */
-export type RunTarget = string | OwnedProcess | RunFilter
+export type RunTarget = string | OwnedProcess | AdoptedRun | RunFilter
 
+/** Every criterion that is given must match. Anything else is an error. */
 export interface RunFilter {
   runId?: string | undefined
   sessionId?: string | undefined
   scopeKey?: string | undefined
+  /** That of the root, or of the registered process. */
   pid?: number | undefined
   /** Runs that have all of these labels. */
   labels?: Record<string, string> | undefined
@@ -191,7 +209,282 @@ export interface CancelOptions {
 }
 
 export interface CancelResult {
-  /** `already-exited`: the target's root had exited by itself before the cancel could reach it. */
+  /**
+   * `cancelled`: at least one run was ended by a cancel. `already-exited`: the roots had exited by themselves before the cancel
+   * could reach them. `not-found`: nothing matches, and nothing was touched.
+   */
   outcome: 'cancelled' | 'already-exited' | 'not-found'
+  /** One for each run that was meant: those that live or, if none does, those that are known to have ended. */
   exits: RunExit[]
+}
+
+// ---- the registry ---------------------------------------------------------------------------------------------------
+
+/**
+ * Enters a process that was started by other means into the registry, so that it can be cancelled, and is reaped if this bot
+ * dies. Its identity, and the group it is really in, are captured now; hence synchronous.
+ *
+ * Ending it ends its group if it leads one, and otherwise the process and its descendants. The entry goes when the process
+ * has ended, or with {@link unregisterProcess}.
+ *
+ * @throws if there is no such process, if it is one that must never be signalled (PID 1, this process, its
+ * ancestors), if the run id is in use, or if the registry cannot be written: then no entry is left.
+ */
+export function registerProcess(entry: RegisterEntry): RunRecord
+
+/** A process that was started by other means. */
+export interface RegisterEntry {
+  pid: number
+  /** As in {@link SpawnOwnedOptions}, like all that follow. */
+  runId?: string | undefined
+  sessionId?: string | undefined
+  backendId?: string | undefined
+  scopeKey?: string | undefined
+  labels?: Record<string, string> | undefined
+  /** Default: the process's name as the kernel knows it. A command line may hold secrets. */
+  commandPreview?: string | undefined
+  graceMs?: number | undefined
+}
+
+/**
+ * Removes the entries of processes that this process has registered; they live on. Returns whether there were any.
+ *
+ * @throws `ERR_OWNED_STILL_OWNED` if the target is, or includes, a run that this process has started with {@link spawnOwned}:
+ * its entry goes when it ends. Nothing was removed then.
+ */
+export function unregisterProcess(target: RunTarget): boolean
+
+/** Every live run in the registry, whichever bot it belongs to, oldest first. Without a filter, or with `{}`: all of them. */
+export function list(filter?: RunFilter): RunRecord[]
+
+/** An entry of the registry: a run or a registered process. Frozen. */
+export interface RunRecord {
+  /** The root's, or that of the registered process. */
+  readonly pid: number
+  /** When it was started; for a registered process, when that was. */
+  readonly startedAt: number
+  readonly sessionId: string | null
+  /** The owner's. */
+  readonly botPid: number
+  /** At most 120 characters, without values of the environment. */
+  readonly commandPreview: string
+  readonly runId: string
+  /** `exited`: ended while it had no owner, see {@link RunRecord.exit}. */
+  readonly state: RunState
+  /** The root's identity. `null`: an entry of another program, whose process can only be told by its age. */
+  readonly startToken: string | null
+  /** The owner's identity. */
+  readonly botStartToken: string | null
+  /** The owner's {@link Supervisor.instanceId}. */
+  readonly ownerInstanceId: string | null
+  /** Until then an owner counts as alive of whom that cannot be found out. */
+  readonly leaseExpiresAtMs: number | null
+  /** The process group the root is in; it is the run's only if it equals `pid`. */
+  readonly pgid: number | null
+  /**
+   * What holds the tree together: a keeper (a run of {@link spawnOwned}: nobody leaves), the group that a registered process
+   * leads, or just the registered process and its descendants.
+   */
+  readonly containment: 'keeper' | 'group' | 'process'
+  /** The run's keeper, and the socket at which it can be asked. */
+  readonly keeper?: { readonly startToken: string; readonly address: string }
+  readonly backendId?: string
+  readonly scopeKey?: string
+  /** Left out if there are none. */
+  readonly labels?: Readonly<Record<string, string>>
+  readonly graceMs: number
+  readonly onOwnerExit: 'kill' | 'keep'
+  readonly createdAtMs: number
+  readonly updatedAtMs: number
+  readonly lastOutputAtMs: number | null
+  /** Start tokens of processes in a registered process's group, seen while it lived: they vouch for the group later. */
+  readonly members?: readonly string[]
+  /** How it ended, if it had no owner then. */
+  readonly exit?: RecordedExit
+}
+
+/** What a keeper has written down about the end of a run without an owner. */
+export interface RecordedExit {
+  readonly atMs: number
+  /** What ended it. */
+  readonly ending: 'root-exit' | 'cancel' | 'overall-timeout' | 'owner-exit' | 'shutdown' | 'lost'
+  readonly exitCode: number | null
+  /** The number of the signal that ended the root. */
+  readonly signal: number | null
+  /** How many processes could not be ended. */
+  readonly survivors: number
+}
+
+// ---- reaping --------------------------------------------------------------------------------------------------------
+
+/**
+ * Ends what bots that are gone have left behind, and only that: every entry of the registry is looked at, and nothing else is.
+ * To be called when a bot starts.
+ *
+ * An entry whose owner lives is left alone. One whose processes are dead is dropped. A process that is not, or cannot be
+ * proven to be, the recorded one (its PID was reused, it is another namespace's) is skipped. What remains is ended, or what
+ * `policy` says. Of several bots that reap at the same time one gets each entry.
+ *
+ * @param botPid - The caller. Default `process.pid`; recognised by its start token too, so that a bot that has the same
+ * PID as the one before (in a container) is another one.
+ */
+export function reapOrphans(botPid?: number, options?: ReapOptions): Promise<ReapReport>
+export function reapOrphans(options: ReapOptions): Promise<ReapReport>
+
+export interface ReapOptions {
+  /** Say what would be done, and change nothing, on disk or alive. Default false. */
+  dryRun?: boolean | undefined
+  /** Default: each entry's own. */
+  graceMs?: number | undefined
+  /**
+   * What becomes of runs that would be ended. `'terminate'` (default), `'adopt'` (see {@link adopt}), or a function that
+   * is asked for each of them, synchronously and before anything is touched; if it throws, nothing is.
+   */
+  policy?: 'terminate' | 'adopt' | ((record: RunRecord) => 'terminate' | 'adopt' | 'leave') | undefined
+  /** Also take runs whose owner is alive but has not renewed its lease in time (stopped, asleep). Default false. */
+  stealFromLive?: boolean | undefined
+}
+
+/**
+ * What was found and done. An entry is in at most one of the lists; those of live bots, and those that another bot was
+ * faster to take, are in none. All are in `decisions`.
+ */
+export interface ReapReport {
+  /** Roots of the trees that were ended here, each once. Empty in a dry run. */
+  killed: number[]
+  /** Of entries whose processes were gone. In a dry run too. */
+  alreadyDead: number[]
+  /**
+   * Left alone although its bot is gone: the PID is somebody else's now, identity cannot be proven, the process must not be
+   * signalled, or the policy said so. In a dry run too.
+   */
+  skipped: { pid: number; reason: string }[]
+  failed: { pid: number; error: string }[]
+  /** Now ours; {@link adopt} gives their handles. */
+  adopted: RunRecord[]
+  /** One for each entry that was looked at. */
+  decisions: ReapDecision[]
+}
+
+/** What was decided about an entry, why, and what came of it. */
+export interface ReapDecision {
+  runId: string
+  pid: number
+  /** `drop-reused`: the entry's process is gone, and a stranger has its number. The stranger is left alone. */
+  decision: 'leave' | 'drop' | 'drop-reused' | 'skip' | 'end' | 'adopt'
+  /**
+   * `planned`: a dry run, nothing was done. `taken`: another bot was faster. `already-dead`: the entry was dropped, because
+   * there was nothing, or by then nothing any more, to be ended.
+   */
+  outcome: 'planned' | 'left' | 'skipped' | 'already-dead' | 'ended' | 'adopted' | 'taken' | 'failed'
+  dryRun: boolean
+  /** Whether the policy has changed what would have been `end`. */
+  byPolicy: boolean
+  /** For people. */
+  reason: string
+  /** Why it failed. */
+  error?: string
+  /** What was known: the state of owner, lease, root, group, keeper …, a word each. */
+  facts: Readonly<Record<string, string>>
+  record: RunRecord
+}
+
+/**
+ * Takes over a run that has outlived its bot (`onOwnerExit: 'keep'`). The handle is the same however often it is asked for, and
+ * also for runs that {@link reapOrphans} has adopted. For a run that has ended meanwhile it says how.
+ *
+ * What the run writes goes where its stdio pointed: files remain, pipes to the dead bot are gone.
+ *
+ * Rejects with `ERR_OWNED_NOT_FOUND`, with `ERR_OWNED_OWNER_ALIVE` if its bot lives, and with `ERR_OWNED_ALREADY_OWNED` if it
+ * is the caller's.
+ */
+export function adopt(runId: string): Promise<AdoptedRun>
+
+/** A run that was another bot's. It does not keep the event loop alive unless somebody waits for its end. */
+export interface AdoptedRun {
+  readonly runId: string
+  readonly pid: number
+  /** As it was when it was adopted. */
+  readonly record: RunRecord
+  readonly state: RunState
+  /** As {@link OwnedProcess.wait}. */
+  wait(): Promise<RunExit>
+  /** As {@link OwnedProcess.cancel}. */
+  cancel(options?: CancelOptions): Promise<RunExit>
+  /** `await using`: cancels the run and waits until its tree is gone. */
+  [Symbol.asyncDispose](): Promise<void>
+}
+
+// ---- identity -------------------------------------------------------------------------------------------------------
+
+/**
+ * Names a process once and for all: pid, start time, PID namespace and boot in one string. `null` if there is no such
+ * process (a zombie is none) or if that cannot be found out.
+ */
+export function captureStartToken(pid: number): string | null
+
+/** Whether the process that a start token names is alive. False if that is not certain. */
+export function isSameProcess(token: string): boolean
+
+// ---- supervisors ----------------------------------------------------------------------------------------------------
+
+/** Makes a supervisor with a registry of its own, or several on one registry. Touches no disk. */
+export function createSupervisor(options?: SupervisorOptions): Supervisor
+
+export interface SupervisorOptions {
+  /**
+   * The registry's file. In a durable folder, which is made if need be; never in the temporary one. Made absolute when the
+   * supervisor is made. Default: `$SPAWN_OWNED_REGISTRY`, else `data/process-registry.json` in the current directory.
+   */
+  registryPath?: string | undefined
+  /** For runs and registered processes that give none. Default 5000. */
+  graceMs?: number | undefined
+  /** How long an owner that is not heard of counts as alive; it is heard of every third of that. At least 1000. Default 30000. */
+  leaseMs?: number | undefined
+}
+
+/** Owns runs. Its methods need no `this`: `const { spawnOwned } = createSupervisor()`. */
+export interface Supervisor extends EventEmitter {
+  /** Names it in the registry. */
+  readonly instanceId: string
+  /** Absolute. */
+  readonly registryPath: string
+  readonly spawnOwned: typeof spawnOwned
+  readonly cancel: typeof cancel
+  readonly registerProcess: typeof registerProcess
+  readonly unregisterProcess: typeof unregisterProcess
+  readonly list: typeof list
+  readonly reapOrphans: typeof reapOrphans
+  /** The same as {@link Supervisor.reapOrphans}. */
+  readonly reconcileOrphans: typeof reapOrphans
+  readonly adopt: typeof adopt
+  on(event: 'event', listener: (event: OwnedEvent) => void): this
+  once(event: 'event', listener: (event: OwnedEvent) => void): this
+  off(event: 'event', listener: (event: OwnedEvent) => void): this
+}
+
+/** What a supervisor tells, whether or not it was asked. */
+export type OwnedEvent = ReapDecisionEvent | RegistryEvent | LeaseEvent
+
+/** One for each of {@link ReapReport.decisions}. */
+export interface ReapDecisionEvent extends ReapDecision {
+  type: 'reap-decision'
+}
+
+/** Something is wrong with the registry, or right again. If nobody listens it is a warning, once for each kind. */
+export interface RegistryEvent {
+  type: 'registry'
+  /** `corrupt`, `torn`, `unwritable`, `unreadable` */
+  kind: string
+  /** For people: what happened, and what to do. */
+  message: string
+  path: string
+}
+
+/** Other bots may take these runs, or have: this one could not renew its lease in time. */
+export interface LeaseEvent {
+  type: 'lease'
+  kind: 'lost'
+  message: string
+  runIds: readonly string[]
 }

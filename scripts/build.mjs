@@ -27,7 +27,7 @@ function buildAddon() {
     '--dts',
     'binding.d.ts',
   ]
-  run(process.execPath, [bin('napi'), ...napi, '--', ...quiet], { quiet: quiet.length > 0 })
+  run(process.execPath, [bin('napi'), ...napi, '--', '--lib', ...quiet], { quiet: quiet.length > 0 })
 }
 
 /**
@@ -35,11 +35,12 @@ function buildAddon() {
  * Flags that would apply to build scripts and macros too need an explicit target to apply to the program only.
  */
 function buildKeeper() {
-  const target = hostTriple()
+  const target = keeperTarget()
   const args = ['build', '--profile', 'keeper', '--bin', 'spawn-owned-keeper', '--target', target, ...quiet]
   const env = {
     ...process.env,
-    RUSTFLAGS: `${process.env.RUSTFLAGS ?? ''} -C target-feature=+crt-static`.trim(),
+    RUSTFLAGS:
+      `${process.env.RUSTFLAGS ?? ''} -C target-feature=+crt-static -C relocation-model=static`.trim(),
   }
   // Its one warning, that a static library cannot be an addon too, is of no interest; its errors show in the second try.
   const linked = spawnSync('cargo', args, { cwd: root, env, stdio: 'ignore' })
@@ -57,6 +58,16 @@ function buildKeeper() {
   renameSync(fresh, join(native, 'spawn-owned-keeper'))
 }
 
+/** With musl it is half the size. If that cannot be had, the C library that is here does as well. */
+function keeperTarget() {
+  const host = hostTriple()
+  const musl = host.replace(/-linux-gnu$/, '-linux-musl')
+  const rustup = (...args) => spawnSync('rustup', args, { encoding: 'utf8', timeout: 120_000 })
+  const { stdout } = rustup('target', 'list', '--installed')
+  if (stdout?.split('\n').includes(musl)) return musl
+  return rustup('target', 'add', musl).status === 0 ? musl : host
+}
+
 /** One file per entry point: loading a dozen would take half as long again. They share one implementation, that of index. */
 function buildTypeScript() {
   run(process.execPath, [bin('tsc'), '-p', 'ts'])
@@ -65,6 +76,8 @@ function buildTypeScript() {
     '--platform=node',
     '--format=cjs',
     '--target=node20',
+    '--minify-whitespace',
+    '--minify-syntax',
     '--outdir=dist',
     '--log-level=warning',
   ]
@@ -77,6 +90,6 @@ function hostTriple() {
   const version = spawnSync('rustc', ['-vV'], { encoding: 'utf8' })
   const triple = /^host: (.+)$/m.exec(version.stdout ?? '')?.[1]
   if (!triple)
-    throw new Error('rustc is needed to build spawn-owned; install Rust 1.88 or newer (https://rustup.rs)')
+    throw new Error('rustc is needed to build spawn-owned; install Rust 1.89 or newer (https://rustup.rs)')
   return triple
 }

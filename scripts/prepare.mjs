@@ -15,7 +15,7 @@ if (!existsSync(installed) || statSync(installed).mtimeMs < statSync(lock).mtime
 }
 if (spawnSync('cargo', ['--version']).status !== 0) {
   console.error(
-    'Rust is needed to build spawn-owned from source. Install Rust 1.88 or newer (https://rustup.rs).',
+    'Rust is needed to build spawn-owned from source. Install Rust 1.89 or newer (https://rustup.rs).',
   )
   process.exit(1)
 }

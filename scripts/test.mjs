@@ -1,12 +1,18 @@
 // `npm test`: the core with cargo-nextest, then everything a user sees with node's test runner.
 // Arguments are passed on to the latter: `npm test -- --test-name-pattern=cancel`.
-import { readdirSync } from 'node:fs'
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { root, run } from './tools.mjs'
 
 const files = readdirSync(join(root, '__test__'))
   .filter((file) => file.endsWith('.test.mjs'))
   .map((file) => join('__test__', file))
+
+// Tests that do not care where their runs are recorded.
+const folder = mkdtempSync(join(tmpdir(), 'spawn-owned-test-'))
+process.env.SPAWN_OWNED_REGISTRY = join(folder, 'process-registry.json')
+process.on('exit', () => rmSync(folder, { recursive: true, force: true }))
 
 run('cargo', ['nextest', 'run', '--cargo-quiet', '--status-level', 'fail', '--final-status-level', 'fail'])
 run(process.execPath, [

@@ -6,6 +6,8 @@
 pub mod contain;
 pub mod identity;
 pub mod keeper;
+pub mod reap;
+pub mod registry;
 pub mod run;
 pub mod spawn;
 

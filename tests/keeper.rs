@@ -7,6 +7,8 @@
 use std::io::Read;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
@@ -30,6 +32,8 @@ struct Run {
     launch: OwnedFd,
     pid: i32,
     keeper: i32,
+    address: String,
+    registry: Arc<Folder>,
 }
 
 impl Bot {
@@ -54,10 +58,19 @@ impl Bot {
         channel::receive_within(&self.socket, &mut errno, &mut fds, SOON).unwrap();
         assert_eq!((errno, fds.len()), ([0; 4], 2));
         let (launch, control) = (fds.pop().unwrap(), fds.pop().unwrap());
-        let mut run = Run { control: Some(control), inbox: Inbox::default(), launch, pid: 0, keeper: 0 };
-        let Report::Ready { keeper, root } = run.hear().unwrap() else { panic!("not ready") };
-        assert!(keeper.start > 0 && root.start > 0);
-        (run.pid, run.keeper) = (root.pid, keeper.pid);
+        let (inbox, registry) = (Inbox::default(), Arc::new(Folder::new()));
+        let mut run = Run {
+            control: Some(control),
+            inbox,
+            launch,
+            pid: 0,
+            keeper: 0,
+            address: String::new(),
+            registry,
+        };
+        let Report::Ready { keeper, root, address } = run.hear().unwrap() else { panic!("not ready") };
+        assert!(keeper.start > 0 && root.start > 0 && !address.is_empty());
+        (run.pid, run.keeper, run.address) = (root.pid, keeper.pid, address);
         run
     }
 
@@ -66,7 +79,7 @@ impl Bot {
         let run = self.keeper();
         run.launch(&["sh", "-c", script], witness);
         assert_eq!(run.exec_result(), None);
-        run.own(policy);
+        run.own(policy, None);
         run
     }
 }
@@ -112,13 +125,16 @@ impl Run {
         }
     }
 
-    fn own(&self, policy: Policy) {
+    fn own(&self, policy: Policy, timeout: Option<Timeout>) {
         self.say(&Request::Own(Own {
             run_id: "test",
             preview: "sh",
             on_owner_exit: policy,
             on_leader_exit: Policy::Kill,
             grace_ms: 5_000,
+            timeout,
+            registry: self.registry.file().to_str().unwrap(),
+            key: "7:8:9:b",
         }));
     }
 
@@ -185,7 +201,8 @@ fn a_command_that_exits_is_reported_and_its_keeper_hangs_up() {
     let (bot, witness) = (Bot::new(), Witness::new());
     let mut run = bot.run("exit 7", &witness, Policy::Kill);
     assert_eq!(run.hear(), Some(Report::RootExited(ExitStatus::Code(7))));
-    let end = Report::Extinct { cause: Cause::RootExit, escaped: vec![], survivors: vec![] };
+    let end =
+        Report::Extinct { cause: Cause::RootExit, reason: String::new(), escaped: vec![], survivors: vec![] };
     assert_eq!(run.hear(), Some(end));
     assert_eq!(run.hear(), None);
     witness.gone();
@@ -252,8 +269,11 @@ fn requests_that_arrive_together_with_the_rules_are_obeyed() {
         on_owner_exit: Policy::Kill,
         on_leader_exit: Policy::Kill,
         grace_ms: 5_000,
+        timeout: None,
+        registry: "",
+        key: "",
     };
-    let kill = Request::Cancel { signal: nix::libc::SIGKILL, grace_ms: 0 };
+    let kill = Request::Cancel { signal: nix::libc::SIGKILL, grace_ms: 0, reason: "shutdown" };
     let both = [protocol::encode(&Request::Own(own)).unwrap(), protocol::encode(&kill).unwrap()].concat();
     channel::send_all(run.control.as_ref().unwrap(), &both, &[]).unwrap();
     assert_eq!(run.hear(), Some(Report::Ending(Cause::Cancel)));
@@ -261,40 +281,116 @@ fn requests_that_arrive_together_with_the_rules_are_obeyed() {
     witness.gone();
 }
 
-#[test]
-fn a_kept_run_outlives_its_bot_keeps_its_deadline_and_its_end_is_remembered() {
-    let (mut bot, mut witness) = (Bot::new(), Witness::new());
-    let mut run = bot.run(&format!("echo >&3; {FOREVER}"), &witness, Policy::Keep);
-    let Some(Report::Reachable { name }) = run.hear() else { panic!("not reachable") };
+/// A kept run whose bot has died.
+fn orphan(script: &str, deadline: Option<Timeout>) -> (Bot, Witness, Run) {
+    let (bot, mut witness) = (Bot::new(), Witness::new());
+    let mut run = bot.keeper();
+    run.launch(&["sh", "-c", &format!("echo >&3; {script}")], &witness);
+    assert_eq!(run.exec_result(), None);
+    // Not armed: the bot dies before it could say that the command runs.
+    run.own(Policy::Keep, deadline);
     witness.stands(1);
-    run.say(&Request::Arm(Timeout { after_ms: 300, signal: nix::libc::SIGUSR1 }));
-    let pid = run.pid;
-    drop(run);
+    drop(run.control.take());
+    (bot, witness, run)
+}
+
+#[test]
+fn a_kept_run_outlives_its_bot_keeps_its_deadline_and_its_end_is_written_down() {
+    let (mut bot, witness, run) =
+        orphan(FOREVER, Some(Timeout { after_ms: 300, signal: nix::libc::SIGUSR1 }));
+    std::fs::write(run.registry.file(), "{\"version\":1,\"entries\":[]}").unwrap();
     drop(bot.socket);
     // Only its own deadline ends it.
     witness.gone();
+    assert!(bot.zygote.wait().unwrap().success(), "it need not be remembered");
+}
 
-    let mut next = visit(&name);
-    assert!(matches!(next.hear(), Some(Report::Ready { root, .. }) if root.pid == pid));
+#[test]
+fn an_end_that_cannot_be_written_down_is_remembered_until_somebody_asks() {
+    let (mut bot, witness, run) =
+        orphan(FOREVER, Some(Timeout { after_ms: 300, signal: nix::libc::SIGUSR1 }));
+    // What is in the journal's place can be no journal.
+    std::fs::create_dir(run.registry.file().with_extension("json.journal")).unwrap();
+    drop(bot.socket);
+    witness.gone();
+    let mut next = visit(&run);
+    assert!(matches!(next.hear(), Some(Report::Ready { root, .. }) if root.pid == run.pid));
     assert_eq!(next.hear(), Some(Report::RootExited(ExitStatus::Signal(nix::libc::SIGUSR1))));
     assert!(matches!(next.hear(), Some(Report::Extinct { cause: Cause::OverallTimeout, .. })));
+    next.say(&Request::Adopt);
+    assert_eq!(next.hear(), Some(Report::Adopted { granted: true }));
     assert_eq!(next.hear(), None, "told once, it need not be remembered any more");
     assert!(bot.zygote.wait().unwrap().success());
 }
 
 #[test]
 fn the_next_owner_of_a_kept_run_can_end_it() {
-    let (mut bot, mut witness) = (Bot::new(), Witness::new());
-    let mut run = bot.run(&format!("echo >&3; {FOREVER}"), &witness, Policy::Keep);
-    let Some(Report::Reachable { name }) = run.hear() else { panic!("not reachable") };
-    witness.stands(1);
-    drop(run);
+    let (mut bot, witness, run) = orphan(FOREVER, None);
     drop(bot.socket);
-    let mut next = visit(&name);
+    let mut next = visit(&run);
     assert!(matches!(next.hear(), Some(Report::Ready { .. })));
-    next.say(&Request::Cancel { signal: nix::libc::SIGTERM, grace_ms: 5_000 });
+    next.say(&Request::Adopt);
+    assert_eq!(next.hear(), Some(Report::Adopted { granted: true }));
+    next.say(&cancel("shutdown"));
+    assert_eq!(next.hear(), Some(Report::Ending(Cause::Cancel)));
+    assert!(matches!(next.hear(), Some(Report::RootExited(_))));
+    assert!(matches!(next.hear(), Some(Report::Extinct { reason, .. }) if reason == "shutdown"));
     witness.gone();
     assert!(bot.zygote.wait().unwrap().success());
+}
+
+#[test]
+fn a_visitor_can_end_a_run_that_has_an_owner_and_both_hear_of_it() {
+    let (bot, mut witness) = (Bot::new(), Witness::new());
+    let mut run = bot.run(&format!("echo >&3; {FOREVER}"), &witness, Policy::Kill);
+    witness.stands(1);
+    let mut other = visit(&run);
+    assert!(matches!(other.hear(), Some(Report::Ready { .. })));
+    other.say(&Request::Adopt);
+    assert_eq!(other.hear(), Some(Report::Adopted { granted: false }), "it has an owner");
+    other.say(&cancel("manual-cancel"));
+    for end in [&mut run, &mut other] {
+        assert_eq!(end.hear(), Some(Report::Ending(Cause::Cancel)));
+        assert!(matches!(end.hear(), Some(Report::RootExited(_))));
+        let last = end.hear();
+        assert!(
+            matches!(&last, Some(Report::Extinct { reason, .. }) if reason == "manual-cancel"),
+            "{last:?}"
+        );
+    }
+    witness.gone();
+}
+
+#[test]
+fn a_visitor_that_talks_nonsense_or_does_not_read_harms_nobody() {
+    let (bot, mut witness) = (Bot::new(), Witness::new());
+    let mut run = bot.run(&format!("echo >&3; {FOREVER}"), &witness, Policy::Kill);
+    witness.stands(1);
+    let silent: Vec<_> = (0..20).map(|_| visit(&run)).collect();
+    let rude = visit(&run);
+    let _ = channel::send_all(rude.control.as_ref().unwrap(), b"GET / HTTP/1.1", &[]);
+    let own = Own {
+        run_id: "x",
+        preview: "",
+        on_owner_exit: Policy::Kill,
+        on_leader_exit: Policy::Kill,
+        grace_ms: 0,
+        timeout: None,
+        registry: "",
+        key: "",
+    };
+    let _ = channel::send_all(
+        silent[0].control.as_ref().unwrap(),
+        &protocol::encode(&Request::Own(own)).unwrap(),
+        &[],
+    );
+    run.say(&cancel(""));
+    assert_eq!(run.hear(), Some(Report::Ending(Cause::Cancel)));
+    witness.gone();
+}
+
+fn cancel(reason: &str) -> Request<'_> {
+    Request::Cancel { signal: nix::libc::SIGTERM, grace_ms: 5_000, reason }
 }
 
 #[test]
@@ -348,10 +444,34 @@ fn what_a_keeper_leaves_behind_that_is_killed_together_with_its_bot_is_ended_too
     witness.has_gone();
 }
 
-/// The next bot, at the keeper's door.
-fn visit(name: &str) -> Run {
+/// Somebody at the keeper's door.
+fn visit(run: &Run) -> Run {
     let visitor = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
-    connect(visitor.as_raw_fd(), &UnixAddr::new_abstract(name.as_bytes()).unwrap()).unwrap();
-    let (nobody, _) = channel::pair().unwrap();
-    Run { control: Some(visitor), inbox: Inbox::default(), launch: nobody, pid: 0, keeper: 0 }
+    connect(visitor.as_raw_fd(), &UnixAddr::new_abstract(run.address.as_bytes()).unwrap()).unwrap();
+    let (launch, _) = channel::pair().unwrap();
+    let (inbox, address, registry) = (Inbox::default(), run.address.clone(), run.registry.clone());
+    Run { control: Some(visitor), inbox, launch, pid: 0, keeper: 0, address, registry }
+}
+
+/// A folder for a registry, gone with the test.
+struct Folder(std::path::PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!("keeper-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self) -> std::path::PathBuf {
+        self.0.join("process-registry.json")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }

@@ -7,6 +7,7 @@ import { codedError } from './errors.js'
 
 export type NativeEvent = Binding.Event
 export type LaunchOptions = Binding.LaunchOptions
+export type NativeRegistry = Binding.Registry
 
 /** Directories that may hold the addon and the keeper, side by side: a local build first, then the platform's package. */
 function* candidates(): Generator<string> {
@@ -48,17 +49,21 @@ function load(): { binding: typeof Binding; keeper: string } {
 }
 
 const { binding, keeper } = load()
-const listeners = new Map<number, (event: NativeEvent) => void>()
+
+type Listener = (event: NativeEvent) => void
+const listeners = new Map<number, Listener>()
 
 /**
- * This thread's link to its runs. An event goes to the run it names; one for a run that is no longer listened to is late
- * and of no interest.
+ * An event goes to the run it names; one for a run that is no longer listened to is late and of no interest.
  */
+const deliver = (event: NativeEvent) => listeners.get(event.run)?.(event)
+
+/** This thread's link to its runs. */
 const host = new binding.Host(
   keeper,
   // Internal, for measuring: 0 forks each keeper when it is needed.
   Number(process.env.SPAWN_OWNED_STOCK ?? 2),
-  (event) => listeners.get(event.run)?.(event),
+  deliver,
 )
 
 /** Throws if keepers cannot be had at all. */
@@ -72,22 +77,32 @@ export interface Beginning {
   /** Our ends of the piped descriptors, -1 where there is none. To be taken or closed. */
   readonly fds: readonly number[]
   /** Waits until the command runs, or returns the errno for which it does not; then its streams are at their end. */
-  finish(listener: (event: NativeEvent) => void): NativeRun | number
+  finish(listener: Listener): NativeRun | number
 }
 
 export interface NativeRun {
   /** Both return an errno, 0 if the request is on its way. */
   signal(signal: number): number
-  cancel(signal: number, graceMs: number): number
+  cancel(signal: number, graceMs: number, reason: string): number
   /** Whether this run keeps the event loop alive. It does, until told otherwise or forgotten. */
   keepAlive(on: boolean): void
   /** To be called when the run's end has been heard. */
   forget(): void
 }
 
-/** Begins to start a run. To be finished in the same tick. */
-export function begin(options: LaunchOptions): Beginning {
-  const { errno, pid, fds } = host.begin(options)
+/** Touches no disk. What it has to say while nobody has asked it, it says as JSON. */
+export function openRegistry(
+  path: string,
+  instanceId: string,
+  leaseMs: number,
+  onTrouble: (json: string) => void,
+): NativeRegistry {
+  return new binding.Registry(path, instanceId, leaseMs, onTrouble)
+}
+
+/** Begins to start a run, once the registry knows of it. To be finished in the same tick. */
+export function begin(registry: NativeRegistry, options: LaunchOptions): Beginning {
+  const { errno, pid, fds } = host.begin(registry, options)
   return {
     errno,
     pid,
@@ -100,14 +115,43 @@ export function begin(options: LaunchOptions): Beginning {
   }
 }
 
-/** No event can be missed: they are delivered by the event loop, which is not running now. */
-function listen(run: number, listener: (event: NativeEvent) => void): NativeRun {
+/** Takes a run over from an owner that is gone. It does not keep the event loop alive. */
+export async function adopt(registry: NativeRegistry, key: string, listener: Listener): Promise<NativeRun> {
+  // A number of its own before it can say anything; what it says is passed on when the caller has got hold of it.
+  const run = host.reserve()
+  const early: NativeEvent[] = []
+  const native = listen(run, (event) => early.push(event))
+  native.keepAlive(false)
+  try {
+    settled(await host.adopt(registry, key, run))
+  } catch (error) {
+    native.forget()
+    throw error
+  }
+  setImmediate(() => {
+    // Forgotten meanwhile.
+    if (!listeners.has(run)) return
+    listeners.set(run, listener)
+    for (const event of early) listener(event)
+  })
+  return native
+}
+
+/** The native side does not reject: a rejection could not carry a code. */
+export function settled<T>(json: string): T {
+  const result = JSON.parse(json)
+  if (result.error) throw codedError(Error, result.error.code, result.error.message)
+  return result
+}
+
+/** No event of a new run can be missed: they are delivered by the event loop, which is not running now. */
+function listen(run: number, listener: Listener): NativeRun {
   listeners.set(run, listener)
   let holding = true
   hold(1)
   return {
     signal: (signal) => host.signal(run, signal),
-    cancel: (signal, graceMs) => host.cancel(run, signal, graceMs),
+    cancel: (signal, graceMs, reason) => host.cancel(run, signal, graceMs, reason),
     keepAlive(on) {
       if (on === holding || !listeners.has(run)) return
       holding = on
@@ -147,6 +191,12 @@ export const openBorrowing = () => binding.openBorrowing() as [ours: number, the
 
 /** Waits for the lent descriptor; takes our end of the socket. */
 export const borrowedDescriptor = (ours: number) => binding.borrowedDescriptor(ours)
+
+/** Names a process for ever; null if there is none, or if that cannot be found out. */
+export const captureStartToken = (pid: number) => binding.captureStartToken(pid)
+
+/** Whether the process of that name is alive. */
+export const isSameProcess = (token: string) => binding.isSameProcess(token)
 
 /** Where the keeper's executable is. */
 export const keeperPath = keeper

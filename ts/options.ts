@@ -3,11 +3,19 @@
 import { fileURLToPath } from 'node:url'
 import { isMainThread } from 'node:worker_threads'
 import type { SpawnOwnedOptions } from '../index.js'
+import {
+  checkNoNul,
+  checkRunId,
+  checkString,
+  duration,
+  optionalText,
+  preview,
+  readLabels,
+  refuse,
+} from './checks.js'
 import { invalidType, invalidValue, outOfRange } from './errors.js'
+import { freshId } from './ids.js'
 import { killSignalNumber } from './signals.js'
-
-export const DEFAULT_GRACE_MS = 5000
-const PREVIEW_LENGTH = 120
 
 /** Everything about a run that does not concern its descriptors. */
 export interface RunSettings {
@@ -20,6 +28,8 @@ export interface RunSettings {
   uid: number | undefined
   gid: number | undefined
   runId: string
+  /** The caller has chosen it. */
+  givenId: boolean
   sessionId: string | undefined
   scopeKey: string | undefined
   backendId: string | undefined
@@ -36,8 +46,13 @@ export interface RunSettings {
   stdio: unknown
 }
 
-/** The second argument may be left out. */
-export function readArguments(command: unknown, second: unknown, third: unknown): RunSettings {
+/** The second argument may be left out. `graceMs` is what a run has that gives none. */
+export function readArguments(
+  command: unknown,
+  second: unknown,
+  third: unknown,
+  graceMs: number,
+): RunSettings {
   checkString(command, 'file')
   if (command === '') throw invalidValue('file', command, 'cannot be empty')
 
@@ -65,7 +80,7 @@ export function readArguments(command: unknown, second: unknown, third: unknown)
     uid: optionalInt32(options.uid, 'options.uid'),
     gid: optionalInt32(options.gid, 'options.gid'),
     ...nodeSwitches(options),
-    ...ownership(options, file, argv),
+    ...ownership(options, file, argv, graceMs),
     ...deadline(options, killSignal),
     killSignal,
     stdio: options.stdio,
@@ -162,29 +177,21 @@ function nodeSwitches(options: SpawnOwnedOptions) {
   return { abort, serialization: serialization ?? 'json' } as const
 }
 
-function ownership(options: SpawnOwnedOptions, file: string, argv: readonly unknown[]) {
+function ownership(options: SpawnOwnedOptions, file: string, argv: readonly unknown[], graceMs: number) {
   refuse(options, 'pty', 'noOutputTimeoutMs', 'replaceExistingScope')
-  const runId = optionalText(options, 'runId') ?? freshId()
-  if (!/^[\w.-]{1,128}$/.test(runId)) {
-    throw invalidValue('options.runId', runId, 'must be 1 to 128 letters, digits, ".", "_" or "-"')
-  }
+  const runId = optionalText(options, 'runId')
   return {
-    runId,
+    runId: runId === undefined ? freshId() : checkRunId(runId, 'options.runId'),
+    givenId: runId !== undefined,
     sessionId: optionalText(options, 'sessionId'),
     scopeKey: optionalText(options, 'scopeKey'),
     backendId: optionalText(options, 'backendId'),
     labels: readLabels(options.labels, 'options.labels'),
     preview: preview(optionalText(options, 'commandPreview') ?? [file, ...argv.slice(1)].join(' ')),
-    graceMs: duration(options.graceMs, 'options.graceMs') ?? DEFAULT_GRACE_MS,
+    graceMs: duration(options.graceMs, 'options.graceMs') ?? graceMs,
     keepOnOwnerExit: policy(options, 'onOwnerExit') === 'keep',
     keepOnLeaderExit: policy(options, 'onLeaderExit') === 'keep',
   }
-}
-
-/** Loaded when it is needed: node:crypto alone takes a third of the time that importing this package takes without it. */
-function freshId(): string {
-  const { randomUUID } = require('node:crypto') as typeof import('node:crypto')
-  return randomUUID()
 }
 
 /** The sooner of Node's `timeout`, which starts with `killSignal`, and ours, which starts with SIGTERM. */
@@ -202,54 +209,10 @@ function deadline(options: SpawnOwnedOptions, killSignal: number) {
     : { timeoutMs: ours, timeoutSignal: killSignalNumber(undefined) }
 }
 
-/** One line without control characters, short enough for a table. */
-function preview(text: string): string {
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is to be removed
-  const line = text.replace(/[\u0000-\u001f\u007f-\u009f]+/g, ' ').trim()
-  return line.length <= PREVIEW_LENGTH ? line : `${line.slice(0, PREVIEW_LENGTH - 1)}…`
-}
-
-/** Options of the public contract that this version cannot honour: saying so beats ignoring them. */
-function refuse(options: object, ...names: string[]): void {
-  for (const name of names) {
-    if ((options as Record<string, unknown>)[name]) {
-      throw invalidValue(
-        `options.${name}`,
-        (options as Record<string, unknown>)[name],
-        'is not supported yet',
-      )
-    }
-  }
-}
-
-export function readLabels(labels: unknown, name: string): Readonly<Record<string, string>> {
-  if (labels === undefined) return {}
-  if (labels === null || typeof labels !== 'object' || Array.isArray(labels))
-    throw invalidType(name, 'of type object', labels)
-  for (const [key, value] of Object.entries(labels)) checkString(value, `${name}['${key}']`)
-  return { ...labels } as Record<string, string>
-}
-
-/** Milliseconds, or undefined if not given. */
-export function duration(value: unknown, name: string): number | undefined {
-  if (value === undefined) return undefined
-  if (typeof value !== 'number') throw invalidType(name, 'of type number', value)
-  if (!(value >= 0 && value <= Number.MAX_SAFE_INTEGER))
-    throw outOfRange(name, '>= 0 and a safe integer', value)
-  return value
-}
-
 function policy(options: SpawnOwnedOptions, name: 'onOwnerExit' | 'onLeaderExit'): 'kill' | 'keep' {
   const value = options[name] ?? 'kill'
   if (value !== 'kill' && value !== 'keep')
     throw invalidValue(`options.${name}`, value, "must be 'kill' or 'keep'")
-  return value
-}
-
-function optionalText(options: SpawnOwnedOptions, name: keyof SpawnOwnedOptions): string | undefined {
-  const value = options[name]
-  if (value === undefined) return undefined
-  checkString(value, `options.${name}`)
   return value
 }
 
@@ -260,13 +223,4 @@ function optionalInt32(value: unknown, name: string): number | undefined {
   if (typeof value !== 'number') throw invalidType(name, 'of type number', value)
   const range = Number.isInteger(value) ? '>= -2147483648 && <= 2147483647' : 'an integer'
   throw outOfRange(name, range, value)
-}
-
-function checkString(value: unknown, name: string, expected = 'of type string'): asserts value is string {
-  if (typeof value !== 'string') throw invalidType(name, expected, value)
-  checkNoNul(value, name)
-}
-
-function checkNoNul(value: string, name: string): void {
-  if (value.includes('\0')) throw invalidValue(name, value, 'must be a string without null bytes')
 }

@@ -6,13 +6,14 @@ import { EventEmitter } from 'node:events'
 import type net from 'node:net'
 import { constants } from 'node:os'
 import type { CancelOptions, RunExit, RunState, TerminationReason } from '../index.js'
+import { readCancelOptions } from './cancel-options.js'
 import { abortError, codedError, errnoError } from './errors.js'
-import { describeExit, describeFailedStart, type Ending, terminationReason } from './exit.js'
+import { describeExit, describeFailedStart, type Ending } from './exit.js'
 import type { BorrowedChannel } from './ipc.js'
 import type { NativeEvent, NativeRun } from './native.js'
-import { duration, type RunSettings } from './options.js'
-import * as runs from './runs.js'
-import { killSignalNumber, signalName, signalNumber } from './signals.js'
+import type { RunSettings } from './options.js'
+import type { RunTable } from './runs.js'
+import { signalName, signalNumber } from './signals.js'
 import { Pipes } from './stdio.js'
 
 /**
@@ -35,10 +36,10 @@ export class OwnedProcess extends EventEmitter {
   spawnargs: readonly unknown[]
 
   #settings: RunSettings
+  #runs: RunTable
   #native: NativeRun | undefined
   #state: RunState = 'starting'
   #startedAt = 0
-  #cancelReason: TerminationReason = 'manual-cancel'
   #ending: Ending | undefined
   /** Undefined if the command failed before there could be any. */
   #pipes: Pipes | undefined
@@ -53,7 +54,7 @@ export class OwnedProcess extends EventEmitter {
   #end: Promise<RunExit>
   #settle!: (exit: RunExit) => void
 
-  constructor(settings: RunSettings) {
+  constructor(settings: RunSettings, runs: RunTable) {
     super()
     this.runId = settings.runId
     this.sessionId = settings.sessionId
@@ -63,6 +64,7 @@ export class OwnedProcess extends EventEmitter {
     this.spawnfile = settings.file
     this.spawnargs = settings.argv
     this.#settings = settings
+    this.#runs = runs
     this.#end = new Promise((resolve) => {
       this.#settle = resolve
     })
@@ -115,12 +117,9 @@ export class OwnedProcess extends EventEmitter {
     return this.#end
   }
 
-  async cancel(options: CancelOptions = {}): Promise<RunExit> {
-    const signal = killSignalNumber(options.signal, 'options.signal')
-    const graceMs = duration(options.graceMs, 'options.graceMs') ?? this.#settings.graceMs
-    const reason = terminationReason(options.reason)
-    if (this.#state === 'running') this.#cancelReason = reason
-    this.#cancel(signal, graceMs)
+  async cancel(options?: CancelOptions): Promise<RunExit> {
+    const { signal, graceMs, reason } = readCancelOptions(options)
+    this.#cancel(signal, graceMs ?? this.#settings.graceMs, reason)
     return this.#end
   }
 
@@ -174,7 +173,7 @@ export class OwnedProcess extends EventEmitter {
     this.pid = pid
     this.#state = 'running'
     this.#startedAt = performance.now()
-    runs.add(this)
+    this.#runs.add(this)
     if (channel) this.#attachChannel(channel)
     process.nextTick(() => this.emit('spawn'))
     this.#listenForAbort()
@@ -201,9 +200,6 @@ export class OwnedProcess extends EventEmitter {
       case 'refused':
         this.#onRefused(event.errno ?? 0)
         break
-      case 'unreachable':
-        this.#onUnreachable(event.errno ?? 0)
-        break
       case 'ending':
         this.#onEnding(event.ending)
         break
@@ -228,7 +224,7 @@ export class OwnedProcess extends EventEmitter {
     this.#exited = true
     this.#state = 'exited'
     this.exitCode = -errno
-    if (this.#native) runs.remove(this)
+    if (this.#native) this.#runs.remove(this)
     this.#native?.forget()
     this.#stopListeningForAbort?.()
     this.#settle(describeFailedStart(this.runId, error.message))
@@ -236,14 +232,6 @@ export class OwnedProcess extends EventEmitter {
     this.emit('error', error)
     this.#afterExit()
     this.#pipes?.end()
-  }
-
-  /** Rather not kept than lost. */
-  #onUnreachable(errno: number): void {
-    process.emitWarning(
-      `Run ${this.runId} cannot outlive this process as onOwnerExit 'keep' asks: its keeper cannot open an address (${errnoError(errno, 'bind').code}). It will be ended when this process ends.`,
-      { code: 'OWNED_UNREACHABLE' },
-    )
   }
 
   #onEnding(ending: Ending | undefined): void {
@@ -282,12 +270,12 @@ export class OwnedProcess extends EventEmitter {
     this.#ending = event.ending ?? 'lost'
     this.#state = 'exited'
     this.#native?.forget()
-    runs.remove(this)
+    this.#runs.remove(this)
     this.#settle(
       describeExit({
         runId: this.runId,
         ending: this.#ending,
-        cancelReason: this.#cancelReason,
+        cancelReason: event.reason,
         exitCode: this.exitCode,
         signal: this.signalCode,
         durationMs: Math.round(performance.now() - this.#startedAt),
@@ -303,11 +291,11 @@ export class OwnedProcess extends EventEmitter {
     this.#channel?.end()
   }
 
-  #cancel(signal: number, graceMs: number): void {
+  #cancel(signal: number, graceMs: number, reason: TerminationReason): void {
     if (this.#native === undefined || this.#state === 'exited') return
     this.#state = 'exiting'
     // A keeper that cannot be told is dead; then the tree is being ended from outside already.
-    this.#native.cancel(signal, graceMs)
+    this.#native.cancel(signal, graceMs, reason)
   }
 
   #listenForAbort(): void {
@@ -316,7 +304,7 @@ export class OwnedProcess extends EventEmitter {
     const onAbort = () => {
       if (this.#exited) return
       this.killed = true
-      this.#cancel(killSignal, graceMs)
+      this.#cancel(killSignal, graceMs, 'manual-cancel')
       this.emit('error', abortError(abort.reason))
     }
     if (abort.aborted) {

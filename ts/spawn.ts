@@ -2,13 +2,12 @@
 
 import child_process from 'node:child_process'
 import diagnostics from 'node:diagnostics_channel'
-import type { spawnOwned as SpawnOwned } from '../index.js'
 import { codedError, errnoError } from './errors.js'
 import type { BorrowedChannel } from './ipc.js'
 import { begin, keeperPath } from './native.js'
 import { environment, type RunSettings, readArguments } from './options.js'
 import { OwnedProcess } from './owned-process.js'
-import * as runs from './runs.js'
+import type { Owner } from './owner.js'
 import { handOver, planStdio, type StdioPlan } from './stdio.js'
 
 const created = diagnostics.channel('child_process')
@@ -17,9 +16,9 @@ const spawning = diagnostics.tracingChannel('child_process.spawn')
 /** Failures to start that are the command's own: they emit `error` instead of throwing, as in Node. */
 const EMITTED = new Set(['EACCES', 'EAGAIN', 'EMFILE', 'ENFILE', 'ENOENT'])
 
-function spawn(command: unknown, args?: unknown, options?: unknown): OwnedProcess {
-  const settings = readArguments(command, args, options)
-  if (runs.isLive(settings.runId)) {
+export function spawn(owner: Owner, command: unknown, args?: unknown, options?: unknown): OwnedProcess {
+  const settings = readArguments(command, args, options, owner.graceMs)
+  if (owner.runs.isLive(settings.runId)) {
     throw codedError(
       Error,
       'ERR_OWNED_DUPLICATE_RUN',
@@ -27,11 +26,11 @@ function spawn(command: unknown, args?: unknown, options?: unknown): OwnedProces
     )
   }
   const plan = planStdio(settings.stdio)
-  const child = new OwnedProcess(settings)
+  const child = new OwnedProcess(settings, owner.runs)
   if (created.hasSubscribers) created.publish({ process: child })
   if (spawning.hasSubscribers) spawning.start.publish({ process: child, options: settings })
   try {
-    start(child, settings, plan)
+    start(owner, child, settings, plan)
   } catch (error) {
     if (spawning.hasSubscribers) spawning.error.publish({ process: child, error })
     throw error
@@ -40,7 +39,7 @@ function spawn(command: unknown, args?: unknown, options?: unknown): OwnedProces
 }
 
 /** Throws if nothing was started, except for the failures that Node emits. */
-function start(child: OwnedProcess, settings: RunSettings, plan: StdioPlan): void {
+function start(owner: Owner, child: OwnedProcess, settings: RunSettings, plan: StdioPlan): void {
   const channel =
     plan.ipc === undefined ? undefined : ipc().borrowChannel(nodeSpawn, keeperPath, settings.serialization)
   if (channel && plan.ipc !== undefined) {
@@ -52,7 +51,7 @@ function start(child: OwnedProcess, settings: RunSettings, plan: StdioPlan): voi
     )
   }
   try {
-    const errno = tryToStart(child, settings, plan, channel)
+    const errno = tryToStart(owner, child, settings, plan, channel)
     if (errno === 0) {
       handOver(plan.lent)
       if (spawning.hasSubscribers) spawning.end.publish({ process: child })
@@ -79,13 +78,19 @@ const ipc = () => require('./ipc.js') as typeof import('./ipc.js')
 
 /** What can be done while the command is being executed is done then: that is what the two steps are for. */
 function tryToStart(
+  owner: Owner,
   child: OwnedProcess,
   settings: RunSettings,
   plan: StdioPlan,
   channel: BorrowedChannel | undefined,
 ): number {
-  const beginning = begin({
+  const beginning = begin(owner.writing().native, {
     runId: settings.runId,
+    givenId: settings.givenId,
+    sessionId: settings.sessionId,
+    backendId: settings.backendId,
+    scopeKey: settings.scopeKey,
+    labels: labelsAsJson(settings.labels),
     preview: settings.preview,
     file: settings.file,
     argv: block(settings.argv),
@@ -117,10 +122,14 @@ function tryToStart(
   return 0
 }
 
+/** Most runs have none. */
+function labelsAsJson(labels: Readonly<Record<string, string>>): string | undefined {
+  for (const _ in labels) return JSON.stringify(labels)
+  return undefined
+}
+
 /** Strings as the native side wants them: each ended by a NUL. None contains one. */
 function block(strings: readonly unknown[]): string {
   // Not `join` alone: that would print null as nothing.
   return strings.map((text) => `${String(text)}\0`).join('')
 }
-
-export const spawnOwned = spawn as unknown as typeof SpawnOwned

@@ -1,9 +1,11 @@
 //! The cookie: one environment variable that every process of a run inherits.
 
-use std::fs;
 use std::path::Path;
+use std::{fs, io};
 
-use crate::identity::read_stat;
+use nix::libc;
+
+use crate::identity::stat::Stat;
 
 /// Holds the ids of all runs a process belongs to, outermost first, separated by colons.
 pub const VARIABLE: &str = "SPAWN_OWNED_RUN";
@@ -16,27 +18,51 @@ pub fn append(outer: Option<&str>, run_id: &str) -> String {
     }
 }
 
-/// True if `environ` (NUL-separated, as in `/proc/PID/environ`) carries the run id as a whole element of the list
-/// in exactly this variable.
-pub fn carries(environ: &[u8], run_id: &str) -> bool {
-    !run_id.is_empty()
-        && environ
-            .split(|&byte| byte == 0)
-            .filter_map(|pair| pair.strip_prefix(VARIABLE.as_bytes())?.strip_prefix(b"="))
-            .any(|list| list.split(|&byte| byte == b':').any(|id| id == run_id.as_bytes()))
+/// The run ids in `environ` (NUL-separated, as in `/proc/PID/environ`): the elements of the list in exactly this variable.
+pub fn run_ids(environ: &[u8]) -> Vec<String> {
+    environ
+        .split(|&byte| byte == 0)
+        .filter_map(|pair| pair.strip_prefix(VARIABLE.as_bytes())?.strip_prefix(b"="))
+        .flat_map(|list| list.split(|&byte| byte == b':'))
+        // What is not text is nobody's id.
+        .filter_map(|id| str::from_utf8(id).ok().filter(|id| !id.is_empty()).map(str::to_owned))
+        .collect()
 }
 
-/// Whether this process carries the run id now. An environment that cannot be read (another user's, a zombie's) is unknown,
-/// hence not ours. If its main thread has ended, its other threads are asked: they share one
-/// environment.
-pub fn carried_by(pid: i32, run_id: &str) -> bool {
-    let carried = |file: &Path| fs::read(file).is_ok_and(|environ| carries(&environ, run_id));
-    if carried(Path::new(&format!("/proc/{pid}/environ"))) {
-        return true;
+/// Whether we are in this run ourselves.
+pub fn is_around_us(run_id: &str) -> bool {
+    std::env::var(VARIABLE).is_ok_and(|list| list.split(':').any(|id| id == run_id))
+}
+
+/// The runs this process belongs to now. An environment that we must not read (another user's), or that is gone (a zombie's), is
+/// nobody's. If its main thread has ended, its other threads are asked: they share one environment. Fails if it could not be read
+/// for a reason of ours, such as want of descriptors.
+pub fn carried_by(stat: &Stat) -> io::Result<Vec<String>> {
+    let pid = stat.pid;
+    if stat.state != 'Z' || stat.is_dead() {
+        return carried(Path::new(&format!("/proc/{pid}/environ")));
     }
-    read_stat(pid).is_ok_and(|stat| stat.state == 'Z' && !stat.is_dead())
-        && fs::read_dir(format!("/proc/{pid}/task"))
-            .is_ok_and(|tasks| tasks.flatten().any(|task| carried(&task.path().join("environ"))))
+    for task in gone_is_none(fs::read_dir(format!("/proc/{pid}/task")))?.into_iter().flatten() {
+        let ids = carried(&task?.path().join("environ"))?;
+        if !ids.is_empty() {
+            return Ok(ids);
+        }
+    }
+    Ok(Vec::new())
+}
+
+fn carried(file: &Path) -> io::Result<Vec<String>> {
+    Ok(gone_is_none(fs::read(file))?.map(|environ| run_ids(&environ)).unwrap_or_default())
+}
+
+fn gone_is_none<T>(read: io::Result<T>) -> io::Result<Option<T>> {
+    match read {
+        Ok(value) => Ok(Some(value)),
+        Err(error) => match error.raw_os_error() {
+            Some(libc::ENOENT | libc::ESRCH | libc::EACCES | libc::EPERM) => Ok(None),
+            _ => Err(error),
+        },
+    }
 }
 
 #[cfg(test)]
@@ -55,7 +81,7 @@ mod tests {
     fn matches_a_whole_element_of_exactly_that_variable() {
         for environ in ["SPAWN_OWNED_RUN=r1", "A=1\0SPAWN_OWNED_RUN=r0:r1:r2\0B=2\0", "SPAWN_OWNED_RUN=r1:r0"]
         {
-            assert!(carries(environ.as_bytes(), "r1"), "{environ:?}");
+            assert!(run_ids(environ.as_bytes()).iter().any(|id| id == "r1"), "{environ:?}");
         }
     }
 
@@ -73,8 +99,13 @@ mod tests {
             "OTHER=\nSPAWN_OWNED_RUN=r1",
             "spawn_owned_run=r1",
         ] {
-            assert!(!carries(environ.as_bytes(), "r1"), "{environ:?}");
+            assert!(run_ids(environ.as_bytes()).iter().all(|id| id != "r1"), "{environ:?}");
         }
-        assert!(!carries(b"SPAWN_OWNED_RUN=", ""));
+    }
+
+    #[test]
+    fn an_empty_element_or_one_that_is_not_text_is_no_id() {
+        assert_eq!(run_ids(b"SPAWN_OWNED_RUN="), [""; 0]);
+        assert_eq!(run_ids(b"SPAWN_OWNED_RUN=:a::\xff:b:"), ["a", "b"]);
     }
 }

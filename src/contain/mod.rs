@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | [`subreaper`] | every descendant, wherever it went: setsid, double fork, cleared environment | the keeper, from inside |
 //! | [`orphans`] | every descendant of a keeper that was killed | the zygote, to which they come |
-//! | [`outside`] | the root's group and every process that carries the run's [`cookie`] | whoever finds a run without keeper and zygote |
+//! | [`outside`] | the root's group, every process that carries the run's [`cookie`], and what descends from them | whoever finds a run without keeper and zygote |
 //!
 //! Decisions ([`tree`], [`cookie`]) are pure; the tiers only read (`snapshot`) and signal.
 

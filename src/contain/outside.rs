@@ -1,123 +1,299 @@
-//! A tree seen from outside, when its keeper is not there to ask: the root's group, and whoever carries the run's
-//! cookie. A process that has cleared its environment *and* left the group cannot be found this way; that is what
-//! the keeper is for.
+//! A tree seen from outside, when its keeper is not there to ask: the root, its group, whoever carries the run's cookie, and
+//! what descends from any of them. A process that has cleared its environment, left the group, *and* lost its parent before we
+//! looked cannot be found this way; that is what the keeper is for.
 
-use std::collections::HashMap;
+mod claim;
+mod scan;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{HashMap, HashSet};
+use std::io;
 use std::time::{Duration, Instant};
-use std::{fs, io};
 
 use nix::errno::Errno;
+use nix::libc;
 
-use super::{ProcessInfo, SIGCONT, SIGKILL, cookie};
+use self::claim::{Claim, Known, Proof};
+pub use self::scan::Scan;
+use super::{ProcessInfo, SIGCONT, SIGKILL};
 use crate::identity::stat::Stat;
-use crate::identity::{Pidfd, ProcessRef, State, read_stat};
+use crate::identity::{ProcessRef, State, read_stat};
 
-/// One process of the system, as far as this decision needs it.
-#[derive(Debug)]
-struct Row {
-    stat: Stat,
-    carries: bool,
+/// An absurdly long grace must not overflow the clock.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// How long one pass of SIGKILL may take to show.
+const PASS: Duration = Duration::from_millis(100);
+
+/// Looks for newcomers before they are killed all the same.
+const FREEZES: usize = 8;
+
+/// What is known about a tree whose keeper is not there to ask.
+#[derive(Debug, Clone, Copy)]
+pub struct Target<'a> {
+    pub root: &'a ProcessRef,
+    /// The root has led its group: the group's number is the root's. Otherwise it was in somebody else's, which is not touched.
+    pub leads_group: bool,
+    /// The run whose cookie its members carry. `None` for a process that was not spawned but only registered.
+    pub run_id: Option<&'a str>,
+    /// Members of the group that were seen while the root lived. They vouch for the group when the root is gone.
+    pub members: &'a [ProcessRef],
+}
+
+/// How [`end_tree`] went.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    /// Something of it was alive.
+    pub found: bool,
+    /// What is left, each with the reason.
+    pub survivors: Vec<ProcessInfo>,
+    /// How many processes have got a signal.
+    pub signalled: usize,
+}
+
+/// What there is of a run's group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GroupState {
+    /// No living member. If the root's number belongs to another process now, this is certain: until then it was free.
+    Empty,
+    /// Living members, and one that is proven to be the run's among them.
+    Ours,
+    /// Living members of a group with that number, and nobody vouches for them. Hands off.
+    Unproven,
+}
+
+impl<'a> Target<'a> {
+    /// A run that was spawned: its root leads a session and a group, and its members carry its id.
+    pub fn spawned(root: &'a ProcessRef, run_id: &'a str) -> Self {
+        Self { root, leads_group: true, run_id: Some(run_id), members: &[] }
+    }
+
+    /// Whether this process is in the group with the root's number, whosever that is. What was spawned has a session of its own.
+    fn has_in_group(&self, stat: &Stat) -> bool {
+        let root = self.root.pid;
+        self.leads_group && stat.pgrp == root && (self.run_id.is_none() || stat.session == root)
+    }
 }
 
 /// Ends whatever can be proven to belong to the run: `signal` and SIGCONT, `grace`, then SIGKILL until nothing is
-/// found, at most `limit` after that. Returns what is left. Blocks; never call it on the event loop.
-pub fn end_tree(
-    root: &ProcessRef,
-    run_id: &str,
-    signal: i32,
-    grace: Duration,
-    limit: Duration,
-) -> Vec<ProcessInfo> {
-    // An absurdly long grace must not overflow the clock.
-    let kill_at = Instant::now() + grace.min(Duration::from_secs(365 * 24 * 3600));
-    if signal != SIGKILL
-        && let Ok(members) = find(root, run_id)
-    {
-        send(&members, signal);
-        send(&members, SIGCONT);
-        wait_until_gone(&members, kill_at);
+/// found, at most `limit` after that. Blocks; never call it on the event loop.
+///
+/// We, our ancestors and PID 1 are never members, whatever the target says.
+pub fn end_tree(target: &Target, signal: i32, grace: Duration, limit: Duration) -> Ended {
+    let mut hunt = Hunt::new(target);
+    let found = hunt.look();
+    hunt.end(found, signal, grace, limit)
+}
+
+impl Scan {
+    /// Who is alive and provably the run's: whoever was seen, and still is.
+    pub fn living(&self, target: &Target) -> io::Result<Vec<ProcessRef>> {
+        let members = Hunt::new(target).find(self)?;
+        Ok(members.into_iter().map(|member| member.process).collect())
     }
-    let give_up_at = Instant::now() + limit;
-    loop {
-        let found = find(root, run_id);
-        let is_late = Instant::now() >= give_up_at;
-        match found {
-            Ok(members) if members.is_empty() => return Vec::new(),
-            Ok(members) if is_late => return members.iter().map(survivor).collect(),
-            Ok(members) => {
-                send(&members, SIGKILL);
-                wait_until_gone(&members, give_up_at.min(Instant::now() + Duration::from_millis(100)));
-            }
-            // Not being able to look is not the same as seeing nothing.
-            Err(error) if is_late => return vec![unseen(root, &error)],
-            Err(_) => std::thread::sleep(Duration::from_millis(50)),
+
+    /// What there was of the run's group when the scan was taken.
+    pub fn group_state(&self, target: &Target) -> GroupState {
+        claim::group_state(self, target)
+    }
+}
+
+/// One that was proven to be the run's.
+#[derive(Debug)]
+struct Member {
+    process: ProcessRef,
+    in_group: bool,
+}
+
+/// The ending of one tree.
+struct Hunt<'a> {
+    target: &'a Target<'a>,
+    /// Everybody who was proven so far. They stay the run's when their parent or their witness is gone.
+    known: Known,
+    signalled: HashSet<(i32, u64)>,
+    /// Nobody in the group who is off limits.
+    may_signal_group: bool,
+}
+
+impl<'a> Hunt<'a> {
+    fn new(target: &'a Target<'a>) -> Self {
+        Self { target, known: Known::new(), signalled: HashSet::new(), may_signal_group: false }
+    }
+
+    fn look(&mut self) -> io::Result<Vec<Member>> {
+        self.find(&Scan::take()?)
+    }
+
+    /// The living members: those that the scan claims, and whose proof holds on a second look.
+    fn find(&mut self, scan: &Scan) -> io::Result<Vec<Member>> {
+        self.may_signal_group = self.target.leads_group && !scan.is_shared(self.target.root.pid);
+        let claims = claim::ours(scan, self.target, &self.known);
+        let confirmed = confirm(self.target, &claims)?;
+        self.known.extend(confirmed.iter().map(|stat| (stat.pid, stat.start)));
+        let member = |stat: &Stat| Member {
+            process: ProcessRef::known(stat.pid, stat.start),
+            in_group: self.target.has_in_group(stat),
+        };
+        Ok(confirmed.into_iter().map(member).collect())
+    }
+
+    fn end(
+        mut self,
+        mut found: io::Result<Vec<Member>>,
+        signal: i32,
+        grace: Duration,
+        limit: Duration,
+    ) -> Ended {
+        if self.target.root.without_a_look() == Some(State::Unknown) {
+            let why = io::Error::other("its numbers mean nothing here (another PID namespace, or no /proc)");
+            let survivors = vec![unseen(self.target.root, &why)];
+            return self.ended(survivors);
         }
-    }
-}
-
-/// The living members, as identities that were captured while they were proven to be ours.
-fn find(root: &ProcessRef, run_id: &str) -> io::Result<Vec<ProcessRef>> {
-    let root_is_alive = root.state() == State::Alive;
-    let mut rows = Vec::new();
-    for entry in fs::read_dir("/proc")? {
-        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        rows.extend(look_at(pid, run_id));
-    }
-    Ok(ours(root.pid, root_is_alive, &rows)
-        .into_iter()
-        .map(|stat| ProcessRef::known(stat.pid, stat.start))
-        .filter(|process| process.pid != std::process::id().cast_signed())
-        .collect())
-}
-
-/// One process, with its environment read between two looks at its start token: both are the same process's.
-fn look_at(pid: i32, run_id: &str) -> Option<Row> {
-    let stat = read_stat(pid).ok()?;
-    let carries = cookie::carried_by(pid, run_id);
-    (read_stat(pid).ok()?.start == stat.start).then_some(Row { stat, carries })
-}
-
-/// Pure: who belongs to the run.
-///
-/// The group is ours if its leader is the verified root, or if a carrier of the cookie is in it: then its number
-/// has not been given to anybody else since. Without such a witness a group with the root's number is a stranger's.
-///
-/// This run has lost its keeper. A carrier that has one, which is not itself part of the run, belongs to another bot that
-/// has chosen the same run id.
-fn ours(root: i32, root_is_alive: bool, rows: &[Row]) -> Vec<&Stat> {
-    let by_pid: HashMap<i32, &Row> = rows.iter().map(|row| (row.stat.pid, row)).collect();
-    let is_kept_by_another = |row: &Row| {
-        std::iter::successors(Some(row), |row| by_pid.get(&row.stat.ppid).copied())
-            .take(rows.len())
-            .any(|row| row.stat.comm == "owned-keeper" && !row.carries)
-    };
-    let in_group = |row: &Row| row.stat.pgrp == root && row.stat.session == root;
-    let carriers: Vec<_> =
-        rows.iter().filter(|row| row.carries && !row.stat.is_dead() && !is_kept_by_another(row)).collect();
-    let group_is_ours = root_is_alive || carriers.iter().any(|row| in_group(row));
-    let group =
-        rows.iter().filter(|row| group_is_ours && in_group(row) && !row.carries && !row.stat.is_dead());
-    carriers.into_iter().chain(group).map(|row| &row.stat).collect()
-}
-
-/// Errors are not lost: a process that could not be signalled is found again and ends up among the survivors.
-fn send(members: &[ProcessRef], signal: i32) {
-    for member in members {
-        let _ = member.signal(signal);
-    }
-}
-
-fn wait_until_gone(members: &[ProcessRef], deadline: Instant) {
-    for member in members {
-        if let Ok(pidfd) = Pidfd::open(member.pid)
-            && member.state() == State::Alive
+        let kill_at = Instant::now() + grace.min(LONGEST);
+        if signal != SIGKILL
+            && let Ok(members) = &found
+            && !members.is_empty()
         {
-            let _ = pidfd.wait_exited(Some(deadline.saturating_duration_since(Instant::now())));
+            self.send(members, signal);
+            self.send(members, SIGCONT);
+            wait_until_gone(members, kill_at);
+            found = self.look();
+        }
+        let survivors = self.kill(found, Instant::now() + limit.min(LONGEST));
+        self.ended(survivors)
+    }
+
+    fn ended(self, survivors: Vec<ProcessInfo>) -> Ended {
+        Ended { found: !self.known.is_empty(), survivors, signalled: self.signalled.len() }
+    }
+
+    /// Kills until nothing is found. Returns what is left when time is up.
+    ///
+    /// Stop first, kill second. A member that forks and is killed leaves a child whose parent, and whose witness, may be dead when
+    /// we look again, and nothing leads to it then. A stopped one does not fork, and is still there to lead to what it forked
+    /// before. When a look finds nobody new, that is everybody.
+    fn kill(&mut self, mut found: io::Result<Vec<Member>>, give_up_at: Instant) -> Vec<ProcessInfo> {
+        let mut stopped = HashSet::new();
+        let mut freezes = 0;
+        let mut empty = 0;
+        loop {
+            let is_late = Instant::now() >= give_up_at;
+            match found {
+                // A carrier that is in the middle of an exec has no environment for a moment. Nobody is in two of them.
+                Ok(members) if members.is_empty() && (empty > 0 || self.known.is_empty()) => {
+                    return Vec::new();
+                }
+                Ok(members) if members.is_empty() => empty += 1,
+                Ok(mut members) => {
+                    empty = 0;
+                    let newcomers = members.iter().filter(|member| stopped.insert(member.id())).count();
+                    if newcomers > 0 && freezes < FREEZES && !is_late {
+                        freezes += 1;
+                        self.send(&members, libc::SIGSTOP);
+                    } else {
+                        self.send(&members, SIGKILL);
+                        wait_until_gone(&members, Instant::now() + PASS);
+                        members.retain(|member| {
+                            !matches!(member.process.state(), State::Exited | State::Recycled)
+                        });
+                        // Nobody who is left will ever be ours to signal.
+                        let forbidden = |member: &Member| member.process.signal(0) == Err(Errno::EPERM);
+                        if is_late || members.iter().all(forbidden) && !members.is_empty() {
+                            return members.iter().map(survivor).collect();
+                        }
+                    }
+                }
+                // Not being able to look is not the same as seeing nothing.
+                Err(error) if is_late => return vec![unseen(self.target.root, &error)],
+                Err(_) => std::thread::sleep(Duration::from_millis(50)),
+            }
+            found = self.look();
+        }
+    }
+
+    /// Signals each once: the group as a group if its leader is there, which no fork can slip through, and the others one by one,
+    /// children before their parents. (A parent's death wakes the stopped ones among its children's groups.)
+    ///
+    /// Errors are not lost: a process that could not be signalled is found again and ends up among the survivors.
+    fn send(&mut self, members: &[Member], signal: i32) {
+        let by_group =
+            self.may_signal_group && members.iter().any(|member| member.process == *self.target.root);
+        let (group, others): (Vec<_>, Vec<_>) =
+            members.iter().rev().partition(|member| by_group && member.in_group);
+        for member in others {
+            self.signal(member, signal);
+        }
+        if by_group && self.target.root.signal_group(signal).is_ok() {
+            self.signalled.extend(group.iter().map(|member| member.id()));
+        } else {
+            for member in group {
+                self.signal(member, signal);
+            }
+        }
+    }
+
+    fn signal(&mut self, member: &Member, signal: i32) {
+        if member.process.signal(signal).is_ok() {
+            self.signalled.insert(member.id());
         }
     }
 }
 
-fn survivor(process: &ProcessRef) -> ProcessInfo {
+impl Member {
+    fn id(&self) -> (i32, u64) {
+        (self.process.pid, self.process.start)
+    }
+}
+
+/// The claims that hold on a second look. Fails only if that look is not possible.
+///
+/// The processes were read one after the other while others came and went: a parent or a witness may have died in between, and
+/// its number may have gone to a stranger, or a stranger's number to a member. So each process is pinned, its link is read again
+/// through the pin, and only *then* whom it links to, which was confirmed before. If that still is the process that was
+/// seen, it was there when the link was read, and the link means it. Once proven, an identity stays proven.
+fn confirm<'a>(target: &Target, claims: &[Claim<'a>]) -> io::Result<Vec<&'a Stat>> {
+    let mut confirmed: HashMap<i32, &Stat> = HashMap::new();
+    let mut list = Vec::new();
+    for claim in claims {
+        match holds(target, claim, &confirmed) {
+            Ok(true) => {
+                confirmed.insert(claim.stat.pid, claim.stat);
+                list.push(claim.stat);
+            }
+            Ok(false) | Err(Errno::ESRCH) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(list)
+}
+
+fn holds(target: &Target, claim: &Claim, confirmed: &HashMap<i32, &Stat>) -> Result<bool, Errno> {
+    let pin = ProcessRef::known(claim.stat.pid, claim.stat.start).pinned()?;
+    let again = |pid: i32| {
+        let now = read_stat(pid).ok()?;
+        (confirmed.get(&pid)?.start == now.start).then_some(now)
+    };
+    Ok(match claim.proof {
+        Proof::Itself => true,
+        Proof::Group { witness } => {
+            let vouches = |stat: Stat| stat.pid == target.root.pid || target.has_in_group(&stat);
+            target.has_in_group(&pin.stat()?) && again(witness).is_some_and(vouches)
+        }
+        Proof::ChildOf(parent) => pin.stat()?.ppid == parent && again(parent).is_some(),
+    })
+}
+
+fn wait_until_gone(members: &[Member], deadline: Instant) {
+    for member in members {
+        if let Ok(pin) = member.process.pinned() {
+            let _ = pin.wait_exited(Some(deadline.saturating_duration_since(Instant::now())));
+        }
+    }
+}
+
+fn survivor(member: &Member) -> ProcessInfo {
+    let process = &member.process;
     let why = match process.signal(0) {
         Err(Errno::EPERM) => "not permitted to signal it (EPERM): it runs as another user",
         _ => "still there after SIGKILL",
@@ -129,65 +305,4 @@ fn survivor(process: &ProcessRef) -> ProcessInfo {
 fn unseen(root: &ProcessRef, error: &io::Error) -> ProcessInfo {
     let why = format!("what is left of the run could not be looked for: {error}");
     ProcessInfo { pid: root.pid, start: root.start, command: String::new(), why }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn row(pid: i32, pgrp: i32, session: i32, state: char, carries: bool) -> Row {
-        Row {
-            stat: Stat { pid, comm: "x".into(), state, ppid: 1, pgrp, session, threads: 1, start: 1 },
-            carries,
-        }
-    }
-
-    fn pids(root_is_alive: bool, rows: &[Row]) -> Vec<i32> {
-        ours(100, root_is_alive, rows).iter().map(|stat| stat.pid).collect()
-    }
-
-    #[test]
-    fn a_living_root_vouches_for_its_group() {
-        let rows = [row(100, 100, 100, 'S', false), row(101, 100, 100, 'S', false), row(7, 7, 7, 'S', false)];
-        assert_eq!(pids(true, &rows), [100, 101]);
-    }
-
-    #[test]
-    fn a_group_with_a_recycled_number_is_left_alone() {
-        let rows = [row(100, 100, 100, 'S', false), row(101, 100, 100, 'S', false)];
-        assert_eq!(pids(false, &rows), [0; 0]);
-    }
-
-    #[test]
-    fn a_carrier_in_the_group_vouches_for_it_when_the_root_is_gone() {
-        let rows = [row(101, 100, 100, 'S', true), row(102, 100, 100, 'S', false)];
-        assert_eq!(pids(false, &rows), [101, 102]);
-    }
-
-    #[test]
-    fn a_dead_carrier_vouches_for_nobody() {
-        let rows = [row(101, 100, 100, 'Z', true), row(102, 100, 100, 'S', false)];
-        assert_eq!(pids(false, &rows), [0; 0]);
-    }
-
-    #[test]
-    fn a_carrier_with_a_keeper_of_its_own_is_another_bots() {
-        let below = |pid, ppid, comm: &str, carries| {
-            let mut row = row(pid, pid, pid, 'S', carries);
-            (row.stat.ppid, row.stat.comm) = (ppid, comm.into());
-            row
-        };
-        let other =
-            [below(50, 1, "owned-keeper", false), below(60, 50, "sh", true), below(61, 60, "sleep", true)];
-        assert_eq!(pids(false, &other), [0; 0]);
-        // A keeper that carries the id is that of a run within this run.
-        let nested = [below(50, 1, "owned-keeper", true), below(60, 50, "sh", true)];
-        assert_eq!(pids(false, &nested), [50, 60]);
-    }
-
-    #[test]
-    fn a_carrier_elsewhere_is_ours_but_its_group_is_not() {
-        let rows = [row(200, 200, 200, 'S', true), row(201, 200, 200, 'S', false)];
-        assert_eq!(pids(false, &rows), [200]);
-    }
 }

@@ -7,8 +7,8 @@ use crate::identity::stat::Stat;
 /// The child of `ancestor` through which `pid` descends from it, according to what was read. `None` if it does not.
 ///
 /// The entries were read one after the other while processes came and went, so a link may be stale: a parent may
-/// have died and its number may have gone to a stranger. A parent is never younger than its child, so a link to
-/// a younger parent is such a stale one and breaks the chain. The ancestor itself is the reader, and alive.
+/// have died and its number may have gone to a stranger; such a link breaks the chain (see [`is_child`]). The ancestor itself is
+/// the reader, and alive.
 pub fn branch_of(pid: i32, ancestor: i32, seen: &HashMap<i32, Stat>) -> Option<i32> {
     let mut current = pid;
     // A chain cannot be longer than the table; a loop in stale data ends here too.
@@ -18,11 +18,16 @@ pub fn branch_of(pid: i32, ancestor: i32, seen: &HashMap<i32, Stat>) -> Option<i
             return Some(current);
         }
         match seen.get(&child.ppid) {
-            Some(parent) if parent.start <= child.start => current = child.ppid,
+            Some(parent) if is_child(child, parent) => current = child.ppid,
             _ => return None,
         }
     }
     None
+}
+
+/// Whether one names the other as its parent, and may be right: a parent is never younger than its child.
+pub fn is_child(child: &Stat, parent: &Stat) -> bool {
+    child.ppid == parent.pid && parent.start <= child.start
 }
 
 #[cfg(test)]

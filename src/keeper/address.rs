@@ -1,6 +1,7 @@
-//! Where a keeper whose run outlives its bot can be found.
+//! Where a keeper can be found by others than its bot.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::socket::{
@@ -8,6 +9,9 @@ use nix::sys::socket::{
     socket, sockopt,
 };
 use nix::unistd::getuid;
+
+/// Other users who knock are turned away; so many at a time, or they could keep us busy.
+const STRANGERS: usize = 16;
 
 /// A socket with a name that the kernel has made up: nobody can have taken it before, and no file is left behind.
 #[derive(Debug)]
@@ -21,7 +25,7 @@ impl Address {
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
         bind(socket.as_raw_fd(), &UnixAddr::new_unnamed())?;
-        listen(&socket, Backlog::new(4)?)?;
+        listen(&socket, Backlog::new(64)?)?;
         let address: UnixAddr = getsockname(socket.as_raw_fd())?;
         let name = address.as_abstract().ok_or(Errno::EADDRNOTAVAIL)?;
         Ok(Self { name: String::from_utf8_lossy(name).into_owned(), socket })
@@ -32,13 +36,26 @@ impl Address {
         &self.name
     }
 
-    /// Whoever knocks, if it is our own user, or root. There are no permissions on such a name, so this is the check.
+    /// The next who knocks and is our own user, or root. There are no permissions on such a name, so this is the check.
     pub fn accept(&self) -> Option<OwnedFd> {
-        let fd = accept4(self.socket.as_raw_fd(), SockFlag::SOCK_CLOEXEC).ok()?;
-        // SAFETY: the kernel has just given us this descriptor, and nobody else knows it.
-        let visitor = unsafe { OwnedFd::from_raw_fd(fd) };
-        let peer = getsockopt(&visitor, sockopt::PeerCredentials).ok()?;
-        (peer.uid() == 0 || peer.uid() == getuid().as_raw()).then_some(visitor)
+        for _ in 0..STRANGERS {
+            let fd = match accept4(self.socket.as_raw_fd(), SockFlag::SOCK_CLOEXEC) {
+                // Whoever knocks is still there when that has passed; until then there is no hurry.
+                Err(Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::ENOBUFS) => {
+                    std::thread::sleep(Duration::from_millis(10));
+                    return None;
+                }
+                result => result.ok()?,
+            };
+            // SAFETY: the kernel has just given us this descriptor, and nobody else knows it.
+            let visitor = unsafe { OwnedFd::from_raw_fd(fd) };
+            if let Ok(peer) = getsockopt(&visitor, sockopt::PeerCredentials)
+                && (peer.uid() == 0 || peer.uid() == getuid().as_raw())
+            {
+                return Some(visitor);
+            }
+        }
+        None
     }
 }
 

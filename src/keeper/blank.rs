@@ -15,18 +15,19 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::libc;
 use nix::sched::{sched_getaffinity, sched_setaffinity};
 use nix::sys::stat::{Mode, umask};
-use nix::unistd::{Gid, Pid, Uid, fchdir, setgid, setgroups, setsid, setuid};
+use nix::unistd::{AccessFlags, Gid, Pid, Uid, access, fchdir, setgid, setgroups, setsid, setuid};
 
 use super::protocol::{self, Command, Inbox, Refusal, Slot};
 use super::{channel, signals, title};
 
+// SAFETY: the C library defines it, as an array that ends with a null pointer.
 unsafe extern "C" {
     /// `execvp` looks the file up in the PATH it finds here.
     static mut environ: *const *const c_char;
 }
 
 /// Resource limits are numbered from 0; Linux has 16.
-const RLIMIT_COUNT: libc::__rlimit_resource_t = 16;
+const RLIMIT_COUNT: u8 = 16;
 const NO_LIMIT: libc::rlimit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
 
 const OOM_SCORE: &str = "/proc/self/oom_score_adj";
@@ -40,7 +41,7 @@ const USUAL_LENGTH: usize = 32 << 10;
 pub fn wait(mut launch: OwnedFd, standing: PipeWriter, bot: Pid) -> ! {
     let _ = signals::reset();
     let _ = setsid();
-    title::set(c"owned-blank", "spawn-owned-keeper blank");
+    title::set("owned-blank", "spawn-owned-keeper blank");
     drop(standing);
     let refused = receive_and_exec(&mut launch, bot);
     if let Err(errno) = refused
@@ -97,7 +98,34 @@ fn exec(command: &Command, fds: Vec<OwnedFd>, bot: Pid) -> Result<std::convert::
         environ = env.as_ptr();
         libc::execvp(file.as_ptr(), argv.as_ptr());
     }
+    match Errno::last() {
+        Errno::ENOEXEC => exec_as_script(command.file, command.env, &argv),
+        errno => Err(errno),
+    }
+}
+
+/// A file that is no program is given to the shell: glibc, and hence Node, does that in `execvp`; musl leaves it to its callers.
+fn exec_as_script(file: &str, env: &str, argv: &[*const c_char]) -> Result<std::convert::Infallible, Errno> {
+    let path = if file.contains('/') { Some(file.into()) } else { found_in_path(file, env) };
+    let path = path.and_then(|path| CString::new(path).ok()).ok_or(Errno::ENOEXEC)?;
+    let shell = [c"/bin/sh".as_ptr(), path.as_ptr()];
+    let argv: Vec<_> = shell.into_iter().chain(argv.iter().skip(1).copied()).chain([ptr::null()]).collect();
+    // SAFETY: as for the first try.
+    unsafe { libc::execv(c"/bin/sh".as_ptr(), argv.as_ptr()) };
     Err(Errno::last())
+}
+
+/// The file that `execvp` has stopped at: the first that may be executed.
+fn found_in_path(file: &str, env: &str) -> Option<String> {
+    let path = env.split('\0').find_map(|variable| variable.strip_prefix("PATH="))?;
+    let candidates = path.split(':').map(|folder| match folder {
+        "" => file.to_owned(),
+        folder => format!("{folder}/{file}"),
+    });
+    candidates.into_iter().find(|path| {
+        access(path.as_str(), AccessFlags::X_OK).is_ok()
+            && fs::metadata(path).is_ok_and(|meta| meta.is_file())
+    })
 }
 
 /// Takes over the bot's resource limits, priority, processors and OOM score as they are now; ours are from the time when the
@@ -105,6 +133,8 @@ fn exec(command: &Command, fds: Vec<OwnedFd>, bot: Pid) -> Result<std::convert::
 /// What we may not have (only root raises a limit) stays as it is.
 fn inherit(bot: Pid) {
     for limit in 0..RLIMIT_COUNT {
+        // Its type differs between C libraries.
+        let limit = limit.into();
         let (mut theirs, mut ours) = (NO_LIMIT, NO_LIMIT);
         // SAFETY: prlimit reads or writes the structures passed, which live here.
         unsafe {

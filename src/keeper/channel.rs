@@ -103,7 +103,10 @@ fn receive_message(
     header.msg_iov = &raw mut part;
     header.msg_iovlen = 1;
     header.msg_control = space.as_mut_ptr().cast();
-    header.msg_controllen = size_of_val(&space);
+    #[allow(clippy::cast_possible_truncation)] // Its type differs between C libraries; 1 KiB fits all.
+    {
+        header.msg_controllen = size_of_val(&space) as _;
+    }
     let flags = (flags | MsgFlags::MSG_CMSG_CLOEXEC).bits();
     let count = loop {
         // SAFETY: the header points to a buffer and a control space of the lengths given, which live here.
@@ -127,9 +130,10 @@ fn descriptors(header: &libc::msghdr) -> Vec<OwnedFd> {
     // them for us; nobody else knows them.
     unsafe {
         let mut message = libc::CMSG_FIRSTHDR(header);
-        while let Some(&libc::cmsghdr { cmsg_len, cmsg_level, cmsg_type }) = message.as_ref() {
+        while let Some(&libc::cmsghdr { cmsg_len, cmsg_level, cmsg_type, .. }) = message.as_ref() {
             if (cmsg_level, cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
-                let length = cmsg_len - libc::CMSG_LEN(0) as usize;
+                #[allow(clippy::unnecessary_cast)] // As above.
+                let length = cmsg_len as usize - libc::CMSG_LEN(0) as usize;
                 #[allow(clippy::cast_ptr_alignment)] // Read unaligned.
                 let first = libc::CMSG_DATA(message).cast::<RawFd>();
                 fds.extend(

@@ -2,6 +2,7 @@
 
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::time::Instant;
 
 use nix::errno::Errno;
@@ -10,21 +11,24 @@ use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
 use nix::unistd::{ForkResult, Pid, fork, getpid};
 
-use super::address::Address;
 use super::protocol::{self, Inbox, Own, Process, Report, Request};
+use super::visitors::{Visitors, Wish};
 use super::{blank, channel, signals, title};
 use crate::contain::ProcessInfo;
 use crate::contain::subreaper::{self, Tree};
 use crate::identity::read_stat;
-use crate::run::lifecycle::{Action, Event, Lifecycle, Rules};
-use crate::run::{Cause, Policy};
+use crate::registry::{self, Exit, Line};
+use crate::run::lifecycle::{Action, Event, Lifecycle, Rules, Timeout};
+use crate::run::{Cause, ExitStatus, Policy};
 
 /// While members are being killed, look again this often even if nobody reports: a fork may have slipped between a
 /// look and its kill, and an orphan of a process that cannot die yet sends us no signal.
 pub const KILL_PASS_MS: u64 = 2;
 
-/// How long the end of a run is kept in mind for a bot that comes back.
+/// How long the end of a run is kept in mind for a bot that comes back, if it could not be written down.
 const REMEMBER_MS: u64 = 60 * 60 * 1_000;
+/// And how often that is tried again.
+const RETRY_MS: u64 = 30_000;
 
 /// A report lists at most so many processes; beyond that the number is what matters, and the socket is bounded.
 const MAX_LISTED: usize = 1024;
@@ -35,7 +39,7 @@ const MAX_LISTED: usize = 1024;
 pub fn keep(control: OwnedFd, launch: OwnedFd, bot: Pid) -> Result<(), Errno> {
     subreaper::become_subreaper()?;
     let signals = signals::listen()?;
-    title::set(c"owned-keeper", "spawn-owned-keeper waiting");
+    title::set(super::NAME, "spawn-owned-keeper waiting");
     let (mut stands, standing) = std::io::pipe().map_err(|_| Errno::EMFILE)?;
     // SAFETY: this process has one thread, so the child may do whatever we may.
     let root = match unsafe { fork() }? {
@@ -66,15 +70,22 @@ struct Keeper {
     life: Lifecycle,
     born: Instant,
     rules: Rules,
-    /// Where the next owner finds us, if the run may outlive this one.
-    address: Option<Address>,
+    visitors: Visitors,
+    /// The deadline, until it is armed.
+    timeout: Option<Timeout>,
+    /// Where the end is written down if no owner hears it, and the entry's key.
+    registry: String,
+    key: String,
+    /// What the cancel that has ended the run gave as its reason.
+    reason: String,
     /// Ourselves and the root, as the bot is to know us.
     me: Process,
     root: Process,
     root_reported: bool,
     escaped: Vec<ProcessInfo>,
-    /// The last word, once it is spoken.
+    /// The last word, once it is spoken, and whether somebody has heard it or can read it.
     end: Option<Report>,
+    known: bool,
 }
 
 impl Keeper {
@@ -91,12 +102,17 @@ impl Keeper {
             life: Lifecycle::new(Rules::default()),
             born: Instant::now(),
             rules: Rules::default(),
-            address: None,
+            visitors: Visitors::expect(),
+            timeout: None,
+            registry: String::new(),
+            key: String::new(),
+            reason: String::new(),
             root_reported: false,
             escaped: Vec::new(),
             end: None,
+            known: false,
         };
-        keeper.send(&[keeper.ready()]);
+        keeper.tell_owner(&encode(&[keeper.ready()]));
         Ok(keeper)
     }
 
@@ -114,30 +130,14 @@ impl Keeper {
             }
         };
         let Ok(Request::Own(own)) = protocol::decode(&payload) else { return self.owner_gone() };
-        title::set(c"owned-keeper", &format!("spawn-owned-keeper {} {}", own.run_id, own.preview));
+        title::set(super::NAME, &format!("spawn-owned-keeper {} {}", own.run_id, own.preview));
         let Own { on_owner_exit, on_leader_exit, grace_ms, .. } = own;
+        (self.registry, self.key) = (own.registry.to_owned(), own.key.to_owned());
+        self.timeout = own.timeout;
         self.rules = Rules { on_owner_exit, on_leader_exit, grace_ms };
         self.life = Lifecycle::new(self.rules);
-        if on_owner_exit == Policy::Keep {
-            self.open_address();
-        }
         // More may have come with it, and poll does not tell of what was already received.
         self.obey();
-    }
-
-    /// A run that may outlive its bot must be found by the next one. One that could not be is not kept.
-    fn open_address(&mut self) {
-        match Address::open() {
-            Ok(address) => {
-                self.send(&[Report::Reachable { name: address.name().to_owned() }]);
-                self.address = Some(address);
-            }
-            Err(errno) => {
-                self.send(&[Report::Unreachable { errno: errno as i32 }]);
-                self.rules.on_owner_exit = Policy::Kill;
-                self.life = Lifecycle::new(self.rules);
-            }
-        }
     }
 
     /// Until the tree is extinct, or what is left of it cannot be ended.
@@ -158,7 +158,7 @@ impl Keeper {
                 self.look_at_tree();
             }
             if visited {
-                self.welcome();
+                self.serve_visitors();
             }
             if asked_to_end {
                 self.tell(Event::Shutdown);
@@ -174,17 +174,24 @@ impl Keeper {
         matches!(&self.end, Some(Report::Extinct { survivors, .. }) if !survivors.is_empty())
     }
 
-    /// The run is over, and its bot did not live to hear it: stay until the next one asks, within reason.
+    /// The run is over, nobody has heard it, and it could not be written down: stay until somebody asks, within reason.
     fn remember(&mut self) {
         let forget_at = self.now().saturating_add(REMEMBER_MS);
-        while self.control.is_none() && self.address.is_some() && self.now() < forget_at {
-            let woken = self.sleep(Some(forget_at - self.now()));
+        // An owner that came after the end was told of it when it came in.
+        while !self.known
+            && self.control.is_none()
+            && !self.visitors.address().is_empty()
+            && self.now() < forget_at
+        {
+            let woken = self.sleep(Some(RETRY_MS.min(forget_at.saturating_sub(self.now()))));
             if woken.signalled && self.drain_signals() {
                 return;
             }
             if woken.visited {
-                self.welcome();
+                self.serve_visitors();
             }
+            // Whoever comes may have made room.
+            self.known = self.write_down();
         }
     }
 
@@ -193,33 +200,51 @@ impl Keeper {
         // A deadline further away than poll can count only means one more turn of the loop.
         let timeout =
             limit.map_or(PollTimeout::NONE, |ms| i32::try_from(ms).map_or(PollTimeout::MAX, poll_timeout));
-        // With a bot, its words; without, a knock at the door.
-        let other = match (&self.control, &self.address) {
-            (Some(control), _) => Some(control.as_fd()),
-            (None, address) => address.as_ref().map(AsFd::as_fd),
-        };
-        let watched = [Some(self.signals.as_fd()), other];
-        let mut fds: Vec<_> =
-            watched.into_iter().flatten().map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+        let own = [Some(self.signals.as_fd()), self.control.as_ref().map(AsFd::as_fd)];
+        let watched = own.into_iter().flatten().chain(self.visitors.watched());
+        let mut fds: Vec<_> = watched.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         // EINTR cannot be: every signal we do not listen to has its default action.
         let _ = poll(&mut fds, timeout);
-        let ready = |index: usize| fds.get(index).and_then(PollFd::any).unwrap_or(false);
-        let (signalled, other) = (ready(0), ready(1));
-        let owned = self.control.is_some();
-        Woken { signalled, spoken: other && owned, visited: other && !owned }
+        let ready = |fd: &PollFd| fd.any().unwrap_or(false);
+        let visitors = 1 + usize::from(self.control.is_some());
+        Woken {
+            signalled: ready(&fds[0]),
+            spoken: self.control.is_some() && ready(&fds[1]),
+            visited: fds[visitors..].iter().any(ready),
+        }
     }
 
-    /// A new owner: tell it all that the last one may have missed.
-    fn welcome(&mut self) {
-        self.control = self.address.as_ref().and_then(Address::accept);
-        self.inbox = Inbox::default();
+    /// Lets in who knocks and does what visitors ask for. What the last owner may have missed is told to all of them.
+    fn serve_visitors(&mut self) {
         let exited = self.tree.root_status().map(Report::RootExited);
         let news: Vec<_> = [Some(self.ready()), exited, self.end.clone()].into_iter().flatten().collect();
-        self.send(&news);
+        self.visitors.welcome(&encode(&news));
+        for (id, wish) in self.visitors.wishes() {
+            match wish {
+                Wish::Cancel { signal, grace_ms, reason } => self.cancel(signal, grace_ms, &reason),
+                Wish::Adopt => self.adopt(id),
+            }
+        }
+    }
+
+    /// A visitor becomes the owner, if the last one is gone.
+    ///
+    /// Whoever comes may know of the last one's death before we do: that is what it comes for.
+    fn adopt(&mut self, id: u32) {
+        if self.control.as_ref().is_some_and(|control| channel::has_hung_up(control) == Ok(true)) {
+            self.owner_gone();
+        }
+        if self.control.is_some() {
+            return self.visitors.answer(id, &encode(&[Report::Adopted { granted: false }]));
+        }
+        if let Some(guest) = self.visitors.take(id) {
+            (self.control, self.inbox) = (Some(guest.socket), guest.inbox);
+            self.tell_owner(&encode(&[Report::Adopted { granted: true }]));
+        }
     }
 
     fn ready(&self) -> Report {
-        Report::Ready { keeper: self.me, root: self.root }
+        Report::Ready { keeper: self.me, root: self.root, address: self.visitors.address().to_owned() }
     }
 
     /// Takes the pending signals. True if one of them asks us to end.
@@ -247,8 +272,7 @@ impl Keeper {
             if empty {
                 // One write for both: a lone command's usual end.
                 let over = self.over();
-                self.send(&[Report::RootExited(status), over]);
-                return;
+                return self.finish(&[Report::RootExited(status), over]);
             }
             self.send(&[Report::RootExited(status)]);
             if self.rules.on_leader_exit == Policy::Kill && self.life.cause().is_none() {
@@ -257,7 +281,7 @@ impl Keeper {
             self.tell(Event::RootExited);
         } else if empty {
             let over = self.over();
-            self.send(&[over]);
+            self.finish(&[over]);
         }
     }
 
@@ -271,10 +295,10 @@ impl Keeper {
             match self.inbox.next_payload() {
                 Ok(None) => return,
                 Ok(Some(payload)) => match protocol::decode(&payload) {
-                    Ok(Request::Arm(timeout)) => self.tell(Event::Arm(timeout)),
+                    Ok(Request::Arm) => self.arm(),
                     Ok(Request::Signal { signal }) => self.signal_root(signal),
-                    Ok(Request::Cancel { signal, grace_ms }) => self.tell(Event::Cancel { signal, grace_ms }),
-                    Ok(Request::Own(_)) | Err(_) => return self.owner_gone(),
+                    Ok(Request::Cancel { signal, grace_ms, reason }) => self.cancel(signal, grace_ms, reason),
+                    Ok(Request::Own(_) | Request::Adopt) | Err(_) => return self.owner_gone(),
                 },
                 Err(_) => return self.owner_gone(),
             }
@@ -295,14 +319,31 @@ impl Keeper {
         }
     }
 
+    fn arm(&mut self) {
+        if let Some(timeout) = self.timeout.take() {
+            self.tell(Event::Arm(timeout));
+        }
+    }
+
     fn owner_gone(&mut self) {
         self.control = None;
+        // It has not lived to say that the command runs.
+        self.arm();
         self.tell(Event::OwnerGone);
     }
 
     fn signal_root(&mut self, signal: i32) {
         if let Err(errno) = self.tree.signal_root(signal) {
-            self.send(&[Report::SignalFailed { errno: errno as i32 }]);
+            self.tell_owner(&encode(&[Report::SignalFailed { errno: errno as i32 }]));
+        }
+    }
+
+    /// The reason of the cancel that does it is the run's.
+    fn cancel(&mut self, signal: i32, grace_ms: u64, reason: &str) {
+        let ended_before = self.life.cause().is_some();
+        self.tell(Event::Cancel { signal, grace_ms });
+        if !ended_before {
+            reason.clone_into(&mut self.reason);
         }
     }
 
@@ -321,7 +362,7 @@ impl Keeper {
             Action::Finish => {
                 let survivors = self.tree.survivors();
                 let report = self.extinct(survivors);
-                self.send(&[report]);
+                self.finish(&[report]);
             }
         }
     }
@@ -337,23 +378,53 @@ impl Keeper {
         survivors.truncate(MAX_LISTED);
         escaped.truncate(MAX_LISTED);
         let cause = self.life.cause().unwrap_or(Cause::RootExit);
-        let end = Report::Extinct { cause, escaped, survivors };
+        let end = Report::Extinct { cause, reason: self.reason.clone(), escaped, survivors };
         self.end = Some(end.clone());
         end
     }
 
-    /// Reports in one write. A bot that no longer listens shows itself at the next read.
-    fn send(&self, reports: &[Report]) {
-        let Some(control) = &self.control else { return };
-        let frames: Vec<u8> =
-            reports.iter().filter_map(|report| protocol::encode(report).ok()).flatten().collect();
-        let _ = channel::send_all(control, &frames, &[]);
+    /// Reports in one write, to everybody. A bot that no longer listens shows itself at the next read.
+    fn send(&mut self, reports: &[Report]) {
+        let frames = encode(reports);
+        self.tell_owner(&frames);
+        self.visitors.tell(&frames);
+    }
+
+    fn tell_owner(&self, frames: &[u8]) -> bool {
+        self.control.as_ref().is_some_and(|control| channel::send_all(control, frames, &[]).is_ok())
+    }
+
+    /// The last word. If there is no owner to hear it, it is written down first: whoever hears it from us may then rely on
+    /// finding it.
+    fn finish(&mut self, reports: &[Report]) {
+        let frames = encode(reports);
+        self.known = self.tell_owner(&frames) || self.write_down();
+        self.visitors.tell(&frames);
+    }
+
+    fn write_down(&self) -> bool {
+        let Some(Report::Extinct { cause, survivors, .. }) = &self.end else { return false };
+        let status = self.tree.root_status();
+        let exit = Exit {
+            at_ms: registry::now_ms(),
+            ending: cause.name().to_owned(),
+            exit_code: status.and_then(ExitStatus::code),
+            signal: status.and_then(ExitStatus::signal),
+            survivors: survivors.len(),
+        };
+        let line = Line::Ended { key: self.key.clone(), exit };
+        // A bot that died before it gave us a run has left nothing to be written down either.
+        self.key.is_empty() || registry::record_end(Path::new(&self.registry), &line).is_ok()
     }
 
     /// Milliseconds of this keeper's life.
     fn now(&self) -> u64 {
         u64::try_from(self.born.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
+}
+
+fn encode(reports: &[Report]) -> Vec<u8> {
+    reports.iter().filter_map(|report| protocol::encode(report).ok()).flatten().collect()
 }
 
 fn process(pid: i32) -> Result<Process, Errno> {
@@ -365,7 +436,7 @@ struct Woken {
     signalled: bool,
     /// The bot has said something, or is gone.
     spoken: bool,
-    /// Somebody wants to be the new owner.
+    /// Somebody has knocked, or a visitor has said something.
     visited: bool,
 }
 

@@ -14,6 +14,8 @@ mod keep;
 pub mod protocol;
 mod signals;
 mod title;
+pub mod visit;
+mod visitors;
 mod zygote;
 
 pub use title::ROOM as TITLE_ROOM;
@@ -26,6 +28,9 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::libc;
 use nix::sys::stat::Mode;
+
+/// What a keeper calls itself, in `ps` and to whoever looks for one.
+pub const NAME: &str = "owned-keeper";
 
 /// First argument of the executable: wait for requests to fork keepers.
 pub const ZYGOTE: &str = "zygote";

@@ -1,8 +1,9 @@
 //! The words that bot, keeper and command-to-be exchange, and how they are framed. Used by all ends.
 //!
 //! ```text
-//!   bot ── control socket ── keeper     Ready → ← Own, Arm, Signal, Cancel   Ending, RootExited … Extinct →
-//!   bot ── launch socket ─── blank      ← Command + descriptors   Refusal →, or its end: exec has succeeded
+//!   bot ── control socket ── keeper     ← Ready   Own, Arm, Signal, Cancel →   ← Ending, RootExited … Extinct
+//!   anybody ── its address ─ keeper     ← Ready …   Cancel, or Adopt if it has no owner →   ← as above
+//!   bot ── launch socket ─── blank      Command + descriptors →   ← Refusal, or its end: exec has succeeded
 //! ```
 //!
 //! A frame is `b"SO"`, the protocol version, a zero byte, the payload's length (u32, little-endian) and the payload:
@@ -15,7 +16,7 @@ use crate::contain::ProcessInfo;
 use crate::run::lifecycle::Timeout;
 use crate::run::{Cause, ExitStatus, Policy};
 
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 /// Arguments and environment fit: the kernel itself takes no more than 6 MiB of both.
 pub const MAX_PAYLOAD: usize = 8 << 20;
@@ -32,11 +33,13 @@ pub enum Request<'a> {
     #[serde(borrow)]
     Own(Own<'a>),
     /// The command runs, and its overall deadline counts from now.
-    Arm(Timeout),
+    Arm,
     /// To the root alone.
     Signal { signal: i32 },
-    /// To the whole tree: `signal`, and SIGKILL after `grace_ms`.
-    Cancel { signal: i32, grace_ms: u64 },
+    /// To the whole tree: `signal`, and SIGKILL after `grace_ms`. The first one's `reason` is reported with the end.
+    Cancel { signal: i32, grace_ms: u64, reason: &'a str },
+    /// From a visitor: make me the owner, if there is none.
+    Adopt,
 }
 
 /// The rules of a run.
@@ -48,6 +51,11 @@ pub struct Own<'a> {
     pub on_owner_exit: Policy,
     pub on_leader_exit: Policy,
     pub grace_ms: u64,
+    /// The overall deadline, to be counted from [`Request::Arm`]; from the owner's death, if that never came.
+    pub timeout: Option<Timeout>,
+    /// Where the end is to be written down if no owner is there to hear it, and the entry's key there.
+    pub registry: &'a str,
+    pub key: &'a str,
 }
 
 /// From the bot to the blank: what to become.
@@ -95,20 +103,19 @@ pub struct Process {
 /// From the keeper to the bot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Report {
-    /// The first message: this root waits to become a command.
-    Ready { keeper: Process, root: Process },
+    /// The first message, to whoever comes: this root waits to become a command, or has. The address is an abstract Unix
+    /// socket; empty if there could be none.
+    Ready { keeper: Process, root: Process, address: String },
+    /// The answer to [`Request::Adopt`].
+    Adopted { granted: bool },
     /// A [`Request::Signal`] did not arrive.
     SignalFailed { errno: i32 },
-    /// The run may outlive its bot; the next one finds its keeper at this abstract Unix socket.
-    Reachable { name: String },
-    /// It was to outlive its bot but could not be found again, so it will not.
-    Unreachable { errno: i32 },
     /// The tree is being ended, by request or by a deadline.
     Ending(Cause),
     /// The root ended. Its zombie is held until the tree is extinct.
     RootExited(ExitStatus),
     /// The last word: no process of the tree exists, but for the survivors listed.
-    Extinct { cause: Cause, escaped: Vec<ProcessInfo>, survivors: Vec<ProcessInfo> },
+    Extinct { cause: Cause, reason: String, escaped: Vec<ProcessInfo>, survivors: Vec<ProcessInfo> },
 }
 
 /// Why bytes on the socket are not a conversation.
@@ -221,19 +228,30 @@ mod tests {
             on_owner_exit: Policy::Kill,
             on_leader_exit: Policy::Keep,
             grace_ms: 5_000,
+            timeout: Some(Timeout { after_ms: 9, signal: 15 }),
+            registry: "/x/process-registry.json",
+            key: "7:8:9:b",
         })
     }
 
     fn reports() -> Vec<Report> {
         let info = ProcessInfo { pid: 9, start: 8, command: ") S 1 (".into(), why: "…".into() };
         vec![
-            Report::Ready { keeper: Process { pid: 2, start: 1 }, root: Process { pid: 1, start: u64::MAX } },
-            Report::Reachable { name: "00abc".into() },
-            Report::Unreachable { errno: 98 },
+            Report::Ready {
+                keeper: Process { pid: 2, start: 1 },
+                root: Process { pid: 1, start: u64::MAX },
+                address: "00abc".into(),
+            },
+            Report::Adopted { granted: true },
             Report::SignalFailed { errno: 1 },
             Report::Ending(Cause::OverallTimeout),
             Report::RootExited(ExitStatus::Signal(9)),
-            Report::Extinct { cause: Cause::Cancel, escaped: vec![info.clone()], survivors: vec![info] },
+            Report::Extinct {
+                cause: Cause::Cancel,
+                reason: "shutdown".into(),
+                escaped: vec![info.clone()],
+                survivors: vec![info],
+            },
         ]
     }
 
@@ -255,8 +273,9 @@ mod tests {
         assert_eq!(decode::<Command>(&encode(&command()).unwrap()[HEADER..]), Ok(command()));
         for request in [
             own(),
-            Request::Arm(Timeout { after_ms: 9, signal: 15 }),
-            Request::Cancel { signal: 15, grace_ms: 0 },
+            Request::Arm,
+            Request::Cancel { signal: 15, grace_ms: 0, reason: "manual-cancel" },
+            Request::Adopt,
         ] {
             assert_eq!(decode::<Request>(&encode(&request).unwrap()[HEADER..]).as_ref(), Ok(&request));
         }

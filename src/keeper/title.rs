@@ -6,8 +6,6 @@
 use std::fs;
 use std::sync::OnceLock;
 
-use nix::libc;
-
 /// Length of the argument that makes the room.
 pub const ROOM: usize = 320;
 
@@ -27,9 +25,8 @@ pub fn locate() {
 }
 
 /// Shows `name` as the process's short name and `title` as its command line. Without room only the former.
-pub fn set(name: &std::ffi::CStr, title: &str) {
-    // SAFETY: the kernel copies at most 16 bytes of a NUL-terminated string.
-    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+pub fn set(name: &str, title: &str) {
+    let _ = std::ffi::CString::new(name).map(|name| nix::sys::prctl::set_name(&name));
     let &(start, end) = AREA.get().unwrap_or(&(0, 0));
     if start == 0 {
         return;

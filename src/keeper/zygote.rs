@@ -26,7 +26,7 @@ pub const ORPHANS: u8 = b'o';
 pub fn serve(socket: OwnedFd) -> Result<(), Errno> {
     let bot = getppid();
     title::locate();
-    title::set(c"owned-zygote", &format!("spawn-owned-keeper zygote of {bot}"));
+    title::set("owned-zygote", &format!("spawn-owned-keeper zygote of {bot}"));
     // Out of the bot's session: Ctrl-C in the bot's terminal is for the bot, which decides what becomes of its runs.
     setsid()?;
     subreaper::become_subreaper()?;

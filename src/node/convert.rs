@@ -3,14 +3,23 @@
 use napi_derive::napi;
 
 use crate::contain::ProcessInfo;
+use crate::identity::ProcessRef;
+use crate::registry::Instance;
+use crate::run::Policy;
 use crate::run::lifecycle::Timeout;
-use crate::run::{Cause, ExitStatus, Policy};
 use crate::spawn::{Ending, Launch, RunEvent, Stdio};
 
 /// What to start. Strings as in the keeper's protocol: each argument and each variable ended by a NUL.
 #[napi(object, object_to_js = false)]
 pub struct LaunchOptions {
     pub run_id: String,
+    /// The caller has chosen the id.
+    pub given_id: bool,
+    pub session_id: Option<String>,
+    pub backend_id: Option<String>,
+    pub scope_key: Option<String>,
+    /// A JSON object; not given if there are none.
+    pub labels: Option<String>,
     pub preview: String,
     pub file: String,
     pub argv: String,
@@ -29,10 +38,9 @@ pub struct LaunchOptions {
     pub timeout_signal: i32,
 }
 
-impl TryFrom<LaunchOptions> for Launch {
-    type Error = String;
-
-    fn try_from(options: LaunchOptions) -> Result<Self, String> {
+impl LaunchOptions {
+    pub fn launch(self, owner: Instance) -> Result<Launch, String> {
+        let options = self;
         let policy = |keep| if keep { Policy::Keep } else { Policy::Kill };
         let stdio = options
             .stdio
@@ -46,8 +54,15 @@ impl TryFrom<LaunchOptions> for Launch {
             })
             .collect::<Result<_, _>>()?;
         let after_ms = milliseconds(options.timeout_ms);
-        Ok(Self {
+        let labels = options.labels.map(|json| serde_json::from_str(&json)).transpose();
+        Ok(Launch {
+            owner,
             run_id: options.run_id,
+            given_id: options.given_id,
+            session_id: options.session_id,
+            backend_id: options.backend_id,
+            scope_key: options.scope_key,
+            labels: labels.map_err(|error| error.to_string())?.unwrap_or_default(),
             preview: options.preview,
             file: options.file,
             argv: options.argv,
@@ -90,16 +105,14 @@ pub struct Finished {
 #[napi(object, object_from_js = false)]
 pub struct Event {
     pub run: u32,
-    #[napi(
-        ts_type = "'refused' | 'reachable' | 'unreachable' | 'ending' | 'exit' | 'signal-failed' | 'extinct'"
-    )]
+    #[napi(ts_type = "'refused' | 'ending' | 'exit' | 'signal-failed' | 'extinct'")]
     pub kind: &'static str,
     /// `exit`: the root's exit code, or the signal that ended it.
     pub code: Option<i32>,
     pub signal: Option<i32>,
-    /// `reachable`
-    pub name: Option<String>,
-    /// `refused`, `unreachable`, `signal-failed`
+    /// `extinct`: what the cancel that ended it gave as its reason.
+    pub reason: Option<String>,
+    /// `refused`, `signal-failed`
     pub errno: Option<i32>,
     /// `ending`, `extinct`
     #[napi(ts_type = "'root-exit' | 'cancel' | 'overall-timeout' | 'owner-exit' | 'shutdown' | 'lost'")]
@@ -123,31 +136,20 @@ impl Event {
             kind: "extinct",
             code: None,
             signal: None,
-            name: None,
+            reason: None,
             errno: None,
             ending: None,
             escaped: None,
             survivors: None,
         };
         match event {
-            RunEvent::Reachable(name) => {
-                js.kind = "reachable";
-                js.name = Some(name);
-            }
-            RunEvent::Unreachable(errno) => {
-                js.kind = "unreachable";
-                js.errno = Some(errno as i32);
-            }
             RunEvent::Ending(cause) => {
                 js.kind = "ending";
                 js.ending = Some(ending_name(Ending::Kept(cause)));
             }
             RunEvent::RootExited(status) => {
                 js.kind = "exit";
-                match status {
-                    ExitStatus::Code(code) => js.code = Some(code),
-                    ExitStatus::Signal(signal) => js.signal = Some(signal),
-                }
+                (js.code, js.signal) = (status.code(), status.signal());
             }
             RunEvent::Refused(errno) => {
                 js.kind = "refused";
@@ -157,7 +159,8 @@ impl Event {
                 js.kind = "signal-failed";
                 js.errno = Some(errno as i32);
             }
-            RunEvent::Extinct { ending, escaped, survivors } => {
+            RunEvent::Extinct { ending, reason, escaped, survivors } => {
+                js.reason = Some(reason).filter(|reason| !reason.is_empty());
                 js.ending = Some(ending_name(ending));
                 js.escaped = Some(escaped.into_iter().map(Process::from).collect());
                 js.survivors = Some(survivors.into_iter().map(Process::from).collect());
@@ -169,17 +172,14 @@ impl Event {
 
 fn ending_name(ending: Ending) -> &'static str {
     match ending {
-        Ending::Kept(Cause::RootExit) => "root-exit",
-        Ending::Kept(Cause::Cancel) => "cancel",
-        Ending::Kept(Cause::OverallTimeout) => "overall-timeout",
-        Ending::Kept(Cause::OwnerExit) => "owner-exit",
-        Ending::Kept(Cause::Shutdown) => "shutdown",
+        Ending::Kept(cause) => cause.name(),
         Ending::Lost => "lost",
     }
 }
 
 impl From<ProcessInfo> for Process {
     fn from(info: ProcessInfo) -> Self {
-        Self { pid: info.pid, start_token: info.start.to_string(), command: info.command, why: info.why }
+        let start_token = ProcessRef::known(info.pid, info.start).to_string();
+        Self { pid: info.pid, start_token, command: info.command, why: info.why }
     }
 }

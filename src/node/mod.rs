@@ -3,12 +3,13 @@
 //! Every exported function catches panics and turns them into JS errors: nothing we do may crash the bot.
 
 mod convert;
+pub mod registry;
 
 use std::collections::HashMap;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use napi::bindgen_prelude::{Env, Function};
+use napi::bindgen_prelude::{Env, Function, Object};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi::{Error, Status};
 use napi_derive::napi;
@@ -16,6 +17,7 @@ use nix::errno::Errno;
 
 use crate::spawn::{self, LaunchError, Launcher, Pending, Run, Streams};
 use convert::{Begun, Event, Finished, LaunchOptions};
+use registry::{Failure, Registry};
 
 /// Weak: it keeps the event loop alive only while somebody has asked for that with [`Host::ref`].
 type Listener = ThreadsafeFunction<Event, (), Event, Status, false, true>;
@@ -29,7 +31,7 @@ pub struct Host {
     alive: Listener,
     /// Between `begin` and `finish`.
     pending: Option<Pending>,
-    runs: HashMap<u32, Run>,
+    runs: Arc<Mutex<HashMap<u32, Run>>>,
     /// Our ends of streams that nobody has asked for.
     streams: HashMap<i32, OwnedFd>,
     next: u32,
@@ -48,7 +50,7 @@ impl Host {
             listener: Arc::new(listener()?),
             alive: listener()?,
             pending: None,
-            runs: HashMap::new(),
+            runs: Arc::default(),
             streams: HashMap::new(),
             next: 0,
         })
@@ -62,8 +64,9 @@ impl Host {
 
     /// Begins to start a run: the command is being executed when this returns, and [`Host::finish`] tells the outcome.
     #[napi(catch_unwind)]
-    pub fn begin(&mut self, options: LaunchOptions) -> Result<Begun, Error<String>> {
-        let launch = options.try_into().map_err(|why| Error::new("ERR_INVALID_ARG_VALUE".to_owned(), why))?;
+    pub fn begin(&mut self, registry: &Registry, options: LaunchOptions) -> Result<Begun, Error<String>> {
+        let launch = options.launch(registry.instance.clone());
+        let launch = launch.map_err(|why| Error::new("ERR_INVALID_ARG_VALUE".to_owned(), why))?;
         match self.launcher.begin(launch) {
             Ok(mut pending) => {
                 let fds = self.keep(std::mem::take(&mut pending.streams));
@@ -82,10 +85,7 @@ impl Host {
     #[napi(catch_unwind)]
     pub fn finish(&mut self) -> Result<Finished, Error<String>> {
         let id = self.next;
-        let listener = self.listener.clone();
-        let on_event = Box::new(move |event| {
-            listener.call(Event::new(id, event), ThreadsafeFunctionCallMode::NonBlocking);
-        });
+        let on_event = self.teller(id);
         let Some(pending) = self.pending.take() else {
             return Ok(Finished { errno: Errno::ESRCH as i32, run: 0 });
         };
@@ -94,11 +94,47 @@ impl Host {
         match outcome {
             Ok(run) => {
                 self.next = self.next.wrapping_add(1);
-                self.runs.insert(id, run);
+                self.runs().insert(id, run);
                 Ok(Finished { errno: 0, run: id })
             }
             Err(error) => Ok(Finished { errno: refused(error)?.0, run: 0 }),
         }
+    }
+
+    /// A number for a run that is to be adopted, so that its listener is in place before it says anything.
+    #[napi(catch_unwind)]
+    pub fn reserve(&mut self) -> u32 {
+        self.next = self.next.wrapping_add(1);
+        self.next.wrapping_sub(1)
+    }
+
+    /// Takes over the run of an entry, under a reserved number.
+    #[napi(catch_unwind, ts_return_type = "Promise<string>")]
+    pub fn adopt<'env>(
+        &self,
+        env: &'env Env,
+        registry: &Registry,
+        key: String,
+        run: u32,
+    ) -> napi::Result<Object<'env>> {
+        let (instance, runs, on_event) = (registry.instance.clone(), self.runs.clone(), self.teller(run));
+        registry::in_background(env, move || {
+            let adopted = spawn::adopt::adopt(&instance, &key, on_event);
+            let adopted = adopted.map_err(|error| Failure::new(error.code(), &error))?;
+            runs.lock().unwrap_or_else(PoisonError::into_inner).extend(adopted.map(|adopted| (run, adopted)));
+            Ok(serde_json::json!({}))
+        })
+    }
+
+    fn teller(&self, run: u32) -> spawn::OnEvent {
+        let listener = self.listener.clone();
+        Box::new(move |event| {
+            listener.call(Event::new(run, event), ThreadsafeFunctionCallMode::NonBlocking);
+        })
+    }
+
+    fn runs(&self) -> MutexGuard<'_, HashMap<u32, Run>> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Hands a stream's descriptor over to the caller. Until then it is closed with us.
@@ -127,14 +163,15 @@ impl Host {
 
     /// Ends the tree. Returns an errno, 0 if the request is on its way.
     #[napi(catch_unwind)]
-    pub fn cancel(&self, run: u32, signal: i32, grace_ms: f64) -> i32 {
-        self.ask(run, |run| run.cancel(signal, convert::milliseconds(grace_ms)))
+    #[allow(clippy::needless_pass_by_value)] // N-API passes values.
+    pub fn cancel(&self, run: u32, signal: i32, grace_ms: f64, reason: String) -> i32 {
+        self.ask(run, |run| run.cancel(signal, convert::milliseconds(grace_ms), &reason))
     }
 
     /// Forgets a run whose end has been heard.
     #[napi(catch_unwind)]
     pub fn forget(&mut self, run: u32) {
-        self.runs.remove(&run);
+        self.runs().remove(&run);
     }
 
     /// Keeps the event loop alive, until `unref`.
@@ -151,7 +188,7 @@ impl Host {
     }
 
     fn ask(&self, run: u32, request: impl FnOnce(&Run) -> Result<(), Errno>) -> i32 {
-        match self.runs.get(&run).map(request) {
+        match self.runs().get(&run).map(request) {
             Some(Ok(())) => 0,
             Some(Err(errno)) => errno as i32,
             None => Errno::ESRCH as i32,
@@ -164,7 +201,7 @@ impl Drop for Host {
     fn drop(&mut self) {
         // A finalizer has nobody to catch a panic for it.
         let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            self.runs.values().for_each(Run::abandon);
+            self.runs().values().for_each(Run::abandon);
             self.launcher.retire();
         }));
     }

@@ -16,6 +16,9 @@ use super::{Cause, Policy};
 /// uninterruptibly or must not be signalled by us, and is reported as a survivor.
 pub const KILL_LIMIT_MS: u64 = 5_000;
 
+/// A keeper that has not reported this long after the grace is not going to.
+pub const REPORT_LIMIT_MS: u64 = KILL_LIMIT_MS + 2_000;
+
 /// Nobody is left to benefit from a long grace once the bot is gone, and a crashed bot shall leave nothing.
 pub const ORPHAN_GRACE_MS: u64 = 1_500;
 

@@ -23,8 +23,28 @@ pub enum Cause {
     Shutdown,
 }
 
+impl Cause {
+    /// As the registry and JavaScript name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::RootExit => "root-exit",
+            Self::Cancel => "cancel",
+            Self::OverallTimeout => "overall-timeout",
+            Self::OwnerExit => "owner-exit",
+            Self::Shutdown => "shutdown",
+        }
+    }
+
+    /// The cause of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        use Cause::{Cancel, OverallTimeout, OwnerExit, RootExit, Shutdown};
+        [RootExit, Cancel, OverallTimeout, OwnerExit, Shutdown].into_iter().find(|cause| cause.name() == name)
+    }
+}
+
 /// What becomes of the tree when its owner, or its root, is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Policy {
     #[default]
     Kill,
@@ -36,4 +56,14 @@ pub enum Policy {
 pub enum ExitStatus {
     Code(i32),
     Signal(i32),
+}
+
+impl ExitStatus {
+    pub fn code(self) -> Option<i32> {
+        if let Self::Code(code) = self { Some(code) } else { None }
+    }
+
+    pub fn signal(self) -> Option<i32> {
+        if let Self::Signal(signal) = self { Some(signal) } else { None }
+    }
 }

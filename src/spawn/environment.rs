@@ -29,6 +29,7 @@ fn own() -> String {
 
 const COOKIE: &[u8] = b"SPAWN_OWNED_RUN=";
 
+// SAFETY: the C library defines it, as an array that ends with a null pointer.
 unsafe extern "C" {
     static environ: *const *const c_char;
 }

@@ -4,14 +4,17 @@
 //! unless that program is known to run ([`programs`]): that is the only wait on the caller's thread. Afterwards a native
 //! thread ([`runtime`]) listens ([`ears`]) to the run's control socket and passes on what it hears.
 
+pub mod adopt;
 pub mod borrow;
 mod ears;
 mod environment;
 mod inherited;
 mod programs;
+pub mod register;
 mod run;
-mod runtime;
+pub mod runtime;
 mod unix;
+mod watch;
 mod zygote;
 
 use std::os::fd::{OwnedFd, RawFd};
@@ -19,7 +22,10 @@ use std::path::PathBuf;
 
 use nix::errno::Errno;
 
+use std::collections::BTreeMap;
+
 use crate::contain::ProcessInfo;
+use crate::registry::{Instance, RegistryError};
 use crate::run::lifecycle::Timeout;
 use crate::run::{Cause, ExitStatus, Policy};
 
@@ -29,7 +35,15 @@ pub use unix::{Launcher, Pending, end_stream};
 /// What to start. The strings are as in [`crate::keeper::protocol::Command`], without the cookie.
 #[derive(Debug)]
 pub struct Launch {
+    /// Who is to own the run, and where that is recorded.
+    pub owner: Instance,
     pub run_id: String,
+    /// The caller has chosen the id.
+    pub given_id: bool,
+    pub session_id: Option<String>,
+    pub backend_id: Option<String>,
+    pub scope_key: Option<String>,
+    pub labels: BTreeMap<String, String>,
     pub preview: String,
     pub file: String,
     pub argv: String,
@@ -67,10 +81,6 @@ pub type OnEvent = Box<dyn Fn(RunEvent) + Send + Sync>;
 pub enum RunEvent {
     /// A program that was executed before could not be executed now. The last event; there is no tree.
     Refused(Errno),
-    /// `onOwnerExit: 'keep'`: the abstract Unix socket at which the next bot finds the keeper.
-    Reachable(String),
-    /// There can be none, so the run will not outlive the bot after all.
-    Unreachable(Errno),
     /// The keeper has begun to end the tree.
     Ending(Cause),
     RootExited(ExitStatus),
@@ -78,6 +88,8 @@ pub enum RunEvent {
     /// The last event: nothing of the tree exists but the survivors.
     Extinct {
         ending: Ending,
+        /// What the cancel that ended it gave as its reason; empty if it was none.
+        reason: String,
         escaped: Vec<ProcessInfo>,
         survivors: Vec<ProcessInfo>,
     },
@@ -106,6 +118,16 @@ pub enum LaunchError {
     KeeperLost { why: String },
     /// More descriptors than one message can carry.
     TooManyDescriptors,
+    /// The run could not be recorded.
+    Unrecorded(RegistryError),
+    /// It was to outlive its bot, but its keeper has no address at which it could be found again.
+    Unreachable,
+}
+
+impl From<RegistryError> for LaunchError {
+    fn from(error: RegistryError) -> Self {
+        Self::Unrecorded(error)
+    }
 }
 
 impl LaunchError {
@@ -121,6 +143,8 @@ impl LaunchError {
             Self::KeeperBroken { .. } => "ERR_OWNED_KEEPER_BROKEN",
             Self::KeeperLost { .. } => "ERR_OWNED_KEEPER_LOST",
             Self::TooManyDescriptors => "ERR_OWNED_TOO_MANY_STDIO",
+            Self::Unrecorded(error) => error.code(),
+            Self::Unreachable => "ERR_OWNED_UNREACHABLE",
         }
     }
 }
@@ -163,6 +187,12 @@ impl std::fmt::Display for LaunchError {
                 f,
                 "options.stdio passes more than {} descriptors, the most a run can be given. Nothing was started.",
                 crate::keeper::protocol::MAX_FDS - 1
+            ),
+            Self::Unrecorded(error) => write!(f, "{error}"),
+            Self::Unreachable => write!(
+                f,
+                "options.onOwnerExit is 'keep', but the run's keeper cannot open an address at which the next bot would find \
+                 it. Nothing was started. Allow Unix sockets, or use 'kill'."
             ),
         }
     }

@@ -82,13 +82,23 @@ impl Program {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::registry::{Instance, Registry};
     use crate::run::Policy;
+    use std::collections::BTreeMap;
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
+    use std::time::Duration;
 
     fn launch(file: &str) -> Launch {
+        let registry = Registry::at("/nowhere/process-registry.json".into()).unwrap();
         Launch {
+            owner: Instance { registry, id: "i".into(), lease: Duration::from_secs(30) },
             run_id: "r".into(),
+            given_id: false,
+            session_id: None,
+            backend_id: None,
+            scope_key: None,
+            labels: BTreeMap::new(),
             preview: String::new(),
             file: file.into(),
             argv: format!("{file}\0"),

@@ -13,10 +13,9 @@ use tokio::task::AbortHandle;
 use super::runtime::Runtime;
 use crate::identity::ProcessRef;
 use crate::keeper::protocol::{self, Request};
-use crate::run::lifecycle::KILL_LIMIT_MS;
+use crate::run::lifecycle::REPORT_LIMIT_MS;
 
-/// A keeper that has not reported this long after it must have is not going to.
-const PATIENCE: Duration = Duration::from_millis(KILL_LIMIT_MS + 2_000);
+const PATIENCE: Duration = Duration::from_millis(REPORT_LIMIT_MS);
 
 /// What can be asked of a run. Dropping it changes nothing.
 #[derive(Debug, Clone)]
@@ -50,8 +49,8 @@ impl Run {
     }
 
     /// Ends the tree. It is over within the grace and a bounded time after it, also if the keeper does not do its part.
-    pub fn cancel(&self, signal: i32, grace_ms: u64) -> Result<(), Errno> {
-        let asked = self.ask(&Request::Cancel { signal, grace_ms });
+    pub fn cancel(&self, signal: i32, grace_ms: u64, reason: &str) -> Result<(), Errno> {
+        let asked = self.ask(&Request::Cancel { signal, grace_ms, reason });
         self.watch(Duration::from_millis(grace_ms).saturating_add(PATIENCE));
         asked
     }

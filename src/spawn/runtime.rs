@@ -4,8 +4,8 @@
 //! does not delay the event loop. Both are started at once, at the first spawn, where a failure is still the caller's to
 //! hear. Later, when the process may be out of threads, no new one is needed.
 
-use std::sync::OnceLock;
 use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
@@ -33,6 +33,24 @@ pub fn get() -> std::io::Result<&'static Runtime> {
     thread("spawn-owned").spawn(move || event_loop.block_on(std::future::pending::<()>()))?;
     // Two threads that start it at once both get a running one; the second merely idles.
     Ok(RUNTIME.get_or_init(|| Runtime { loop_handle, jobs }))
+}
+
+/// Runs something that blocks for long on a thread of its own; if there is none to be had, after whatever else is to be done.
+pub fn in_background(job: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    // A thread that cannot be started takes its closure with it, so the job is in a place of its own.
+    let job = Arc::new(Mutex::new(Some(job)));
+    let run = |job: &Mutex<Option<_>>| {
+        let job = job.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(job) = job {
+            run_job(Box::new(job));
+        }
+    };
+    let shared = job.clone();
+    if std::thread::Builder::new().name("spawn-owned-bg".into()).spawn(move || run(&shared)).is_err() {
+        let queued = get()?.jobs.send(Box::new(move || run(&job)));
+        queued.map_err(|_| std::io::Error::other("the native thread is gone"))?;
+    }
+    Ok(())
 }
 
 impl Runtime {

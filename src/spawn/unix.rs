@@ -19,10 +19,12 @@ use super::run::Run;
 use super::runtime::Runtime;
 use super::zygote::{Keeper, Zygote, first_message};
 use super::{Launch, LaunchError, OnEvent, Stdio, Streams, environment, runtime};
-use crate::contain::outside;
+use crate::contain::outside::{self, Target};
 use crate::identity::ProcessRef;
 use crate::keeper::channel;
 use crate::keeper::protocol::{self, Command, Inbox, MAX_FDS, Own, Refusal, Request, Slot};
+use crate::registry::{self, Containment, Entry, Record, State};
+use crate::run::Policy;
 
 /// How long `exec` usually takes at most, and how long it may. A file on a slow disk is not an error.
 const EXEC_PATIENCE: Duration = Duration::from_secs(1);
@@ -56,6 +58,7 @@ pub struct Pending {
     pub streams: Streams,
     pub pid: i32,
     keeper: Keeper,
+    entry: Entry,
     /// The program, if it is one that can be recognized.
     program: Option<Program>,
     /// It was executed before.
@@ -90,16 +93,26 @@ impl Launcher {
             stdio: plumbing.slots,
         })?;
         let mut attempt = 1;
-        let keeper = loop {
+        let (keeper, entry) = loop {
             let keeper = self.take_keeper(&mut shared)?;
+            if keeper.address.is_empty() && launch.on_owner_exit == Policy::Keep {
+                return Err(LaunchError::Unreachable);
+            }
+            // The blank is a process already, but none that does anything: until it is told what to become it ends with
+            // us. It is named in the registry before it is told, so from its first instruction on the command is recorded.
+            let entry = launch.owner.begin(record(&launch, &keeper), launch.given_id)?;
             match channel::send_within(&keeper.launch, &command, &plumbing.sent, SEND_LIMIT) {
-                Ok(()) => break keeper,
+                Ok(()) => break (keeper, entry),
                 // Dead while it waited, or stopped: then it ends when its sockets close. A command that did not arrive whole
                 // starts nothing.
-                Err(Errno::EPIPE | Errno::ECONNRESET | Errno::ETIMEDOUT) if attempt < ATTEMPTS => {
+                Err(errno) => {
+                    entry.over();
+                    let dead = matches!(errno, Errno::EPIPE | Errno::ECONNRESET | Errno::ETIMEDOUT);
+                    if !dead || attempt == ATTEMPTS {
+                        return Err(LaunchError::refused(errno));
+                    }
                     attempt += 1;
                 }
-                Err(errno) => return Err(LaunchError::refused(errno)),
             }
         };
         // With `plumbing` go our copies of the command's ends: its own are the only ones from here on.
@@ -107,6 +120,7 @@ impl Launcher {
             streams: plumbing.streams,
             pid: keeper.root.pid,
             keeper,
+            entry,
             program,
             proven,
             launch,
@@ -119,14 +133,19 @@ impl Launcher {
     /// A program that has been executed before is not waited for: if it fails now, against all expectation, that is told by
     /// [`super::RunEvent::Refused`].
     pub fn finish(&self, pending: Pending, on_event: OnEvent) -> Result<Run, LaunchError> {
-        let Pending { keeper, program, proven, launch, runtime, .. } = pending;
-        let Keeper { control, inbox, launch: exec, root, process, origin } = keeper;
+        let Pending { keeper, entry, program, proven, launch, runtime, .. } = pending;
+        let Keeper { control, inbox, launch: exec, root, process, origin, .. } = keeper;
         if !proven {
-            match wait_for_exec(&exec, &root) {
-                Ok(None) => self.shared().programs.extend(program),
-                Ok(Some(refusal)) => return Err(LaunchError::refused(refused_with(&refusal))),
-                Err(errno) => return Err(lost(&root, &launch.run_id, errno)),
+            let failed = match wait_for_exec(&exec, &root) {
+                Ok(None) => None,
+                Ok(Some(refusal)) => Some(LaunchError::refused(refused_with(&refusal))),
+                Err(errno) => Some(lost(&root, &launch.run_id, errno)),
+            };
+            if let Some(error) = failed {
+                entry.over();
+                return Err(error);
             }
+            self.shared().programs.extend(program);
         }
         let run = Run::new(control, process, runtime);
         // A keeper that cannot be told is dead, which its listener notices.
@@ -136,9 +155,24 @@ impl Launcher {
             on_owner_exit: launch.on_owner_exit,
             on_leader_exit: launch.on_leader_exit,
             grace_ms: launch.grace_ms,
+            timeout: launch.timeout,
+            registry: &launch.owner.registry.path().to_string_lossy(),
+            key: entry.key(),
         }));
-        let Launch { run_id, timeout, .. } = launch;
-        let ears = Ears { run: run.clone(), exec, inbox, root, origin, run_id, timeout, on_event };
+        let (run_id, has_deadline) = (launch.run_id, launch.timeout.is_some());
+        let (exec, origin, heard) = (Some(exec), Some(origin), Vec::new());
+        let ears = Ears {
+            run: run.clone(),
+            exec,
+            heard,
+            inbox,
+            root,
+            origin,
+            run_id,
+            entry,
+            has_deadline,
+            on_event,
+        };
         runtime.loop_handle.spawn(ears.listen());
         Ok(run)
     }
@@ -188,6 +222,34 @@ impl Launcher {
     }
 }
 
+/// What is written down before the command is handed over.
+fn record(launch: &Launch, keeper: &Keeper) -> Record {
+    let now = registry::now_ms();
+    Record {
+        pid: keeper.root.pid,
+        started_at: now,
+        session_id: launch.session_id.clone(),
+        command_preview: launch.preview.clone(),
+        run_id: launch.run_id.clone(),
+        state: State::Starting,
+        start_token: Some(keeper.root.clone()),
+        pgid: Some(keeper.root.pid),
+        containment: Containment::Keeper,
+        keeper: Some(registry::Keeper {
+            start_token: keeper.process.clone(),
+            address: keeper.address.clone(),
+        }),
+        backend_id: launch.backend_id.clone(),
+        scope_key: launch.scope_key.clone(),
+        labels: launch.labels.clone(),
+        grace_ms: launch.grace_ms,
+        on_owner_exit: launch.on_owner_exit,
+        created_at_ms: now,
+        updated_at_ms: now,
+        ..Record::blank()
+    }
+}
+
 /// `None`: executed. Somebody may have stopped the blank (it is a process like any other); then it is woken.
 fn wait_for_exec(exec: &OwnedFd, root: &ProcessRef) -> Result<Option<Vec<u8>>, Errno> {
     let mut inbox = Inbox::default();
@@ -203,7 +265,8 @@ fn wait_for_exec(exec: &OwnedFd, root: &ProcessRef) -> Result<Option<Vec<u8>>, E
 /// Nobody knows whether the command runs. Its keeper ends it, because its socket is about to close; in case that is dead
 /// too, so does this.
 fn lost(root: &ProcessRef, run_id: &str, errno: Errno) -> LaunchError {
-    outside::end_tree(root, run_id, libc::SIGKILL, Duration::ZERO, Duration::from_secs(1));
+    let target = Target::spawned(root, run_id);
+    outside::end_tree(&target, libc::SIGKILL, Duration::ZERO, Duration::from_secs(1));
     LaunchError::KeeperLost { why: format!("did not execute the command within {EXEC_LIMIT:?} ({errno})") }
 }
 

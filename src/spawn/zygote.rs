@@ -13,12 +13,15 @@ use tokio::io::unix::AsyncFd;
 use super::inherited::Credentials;
 use super::{LaunchError, runtime};
 use crate::contain::cookie;
-use crate::identity::{Pidfd, ProcessRef};
+use crate::identity::{FORCE_FALLBACK, Pidfd, ProcessRef};
 use crate::keeper::protocol::{self, Inbox, Report};
 use crate::keeper::{FORK, HELLO, ORPHANS, TITLE_ROOM, ZYGOTE, channel};
 
 /// A loaded machine may take its time to run a small program, but not for ever.
 const LIMIT: Duration = Duration::from_secs(5);
+
+/// How often a zygote that has been let go is looked at, where a kernel cannot tell of its end.
+const REAP_EVERY: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]
 pub struct Zygote {
@@ -37,8 +40,9 @@ pub struct Keeper {
     pub inbox: Inbox,
     pub launch: OwnedFd,
     pub root: ProcessRef,
-    /// The keeper itself.
+    /// The keeper itself, and where others find it; empty if they cannot.
     pub process: ProcessRef,
+    pub address: String,
     pub origin: Origin,
 }
 
@@ -125,12 +129,13 @@ impl Keeper {
         let mut inbox = Inbox::default();
         match first_message(control.as_fd(), &mut inbox, LIMIT)? {
             Some(payload) => match protocol::decode(&payload) {
-                Ok(Report::Ready { keeper, root }) => Ok(Self {
+                Ok(Report::Ready { keeper, root, address }) => Ok(Self {
                     control,
                     inbox,
                     launch,
                     root: ProcessRef::known(root.pid, root.start),
                     process: ProcessRef::known(keeper.pid, keeper.start),
+                    address,
                     origin: Origin { zygote: zygote.clone(), keeper: keeper.pid },
                 }),
                 _ => Err(Errno::EPROTO),
@@ -174,8 +179,15 @@ impl Drop for Zygote {
 }
 
 async fn reap(mut process: Child, pid: i32) -> Option<()> {
+    let Some(pidfd) = Pidfd::open(pid).ok()?.into_pollable() else {
+        // Nothing tells on this kernel, and nobody is in a hurry.
+        while process.try_wait().ok()?.is_none() {
+            tokio::time::sleep(REAP_EVERY).await;
+        }
+        return Some(());
+    };
     // SAFETY: the descriptor is owned by what is registered.
-    let ended = unsafe { AsyncFd::register(Pidfd::open(pid).ok()?) }.ok()?;
+    let ended = unsafe { AsyncFd::register(pidfd) }.ok()?;
     let _ = ended.readable().await.ok()?;
     process.try_wait().ok().map(drop)
 }
@@ -183,12 +195,14 @@ async fn reap(mut process: Child, pid: i32) -> Option<()> {
 /// Runs the keeper's executable with `socket` as its standard input. Posix_spawn underneath: the bot does not fork.
 ///
 /// It gets none of the bot's environment but the cookie, so that a bot that is itself an owned run takes its keepers
-/// along when it is ended from outside.
+/// along when it is ended from outside, and what the tests set.
 fn execute(executable: &Path, socket: OwnedFd) -> Result<Child, LaunchError> {
     let mut command = Command::new(executable);
     command.arg(ZYGOTE).arg(" ".repeat(TITLE_ROOM)).env_clear();
-    if let Some(outer) = std::env::var_os(cookie::VARIABLE) {
-        command.env(cookie::VARIABLE, outer);
+    for name in [cookie::VARIABLE, FORCE_FALLBACK] {
+        if let Some(value) = std::env::var_os(name) {
+            command.env(name, value);
+        }
     }
     command.stdin(Stdio::from(socket)).stdout(Stdio::null()).stderr(Stdio::null()).spawn().map_err(|error| {
         let errno = Errno::from_raw(error.raw_os_error().unwrap_or(0));

@@ -1,0 +1,119 @@
+//! Visiting the keeper of a run that is not ours, or not yet: the other end of [`super::visitors`].
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockType, UnixAddr, connect, getsockopt, setsockopt, socket, sockopt,
+};
+use nix::sys::time::TimeVal;
+
+use super::channel;
+use super::protocol::{self, Inbox, Report, Request};
+use crate::contain::ProcessInfo;
+use crate::identity::{ProcessRef, State};
+use crate::run::{Cause, ExitStatus};
+
+/// A keeper answers at once, unless somebody has stopped it.
+const LIMIT: Duration = Duration::from_secs(2);
+
+/// A conversation with a keeper, which is the one that was recorded.
+#[derive(Debug)]
+pub struct Visit {
+    pub socket: OwnedFd,
+    pub inbox: Inbox,
+}
+
+/// What a keeper said last.
+#[derive(Debug)]
+pub struct End {
+    pub status: Option<ExitStatus>,
+    pub cause: Cause,
+    pub reason: String,
+    pub escaped: Vec<ProcessInfo>,
+    pub survivors: Vec<ProcessInfo>,
+}
+
+impl Visit {
+    /// Goes to the keeper of this root.
+    ///
+    /// Anybody may sit at an address whose keeper is gone. So whoever answers must be the recorded process: the kernel tells
+    /// its PID, and as long as it holds that socket open and lives, its start token is that of the record or it is not. It
+    /// must also name the recorded root. `ESRCH` if the keeper is dead, `EPERM` if somebody else answers.
+    pub fn start(keeper: &ProcessRef, address: &str, root: &ProcessRef) -> Result<Self, Errno> {
+        if keeper.state() != State::Alive {
+            return Err(Errno::ESRCH);
+        }
+        let socket = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
+        // A full backlog would hold us up for as long as it is full.
+        setsockopt(&socket, sockopt::SendTimeout, &TimeVal::new(1, 0))?;
+        connect(socket.as_raw_fd(), &UnixAddr::new_abstract(address.as_bytes())?)?;
+        let peer = getsockopt(&socket, sockopt::PeerCredentials)?;
+        if peer.pid() != keeper.pid || keeper.state() != State::Alive {
+            return Err(Errno::EPERM);
+        }
+        let mut visit = Self { socket, inbox: Inbox::default() };
+        // At the door for so long: it has no room for us yet, or was stopped.
+        let first = visit.next(Instant::now() + LIMIT);
+        match first.map_err(|errno| if errno == Errno::ETIMEDOUT { Errno::EAGAIN } else { errno })? {
+            Report::Ready { root: theirs, .. } if (theirs.pid, theirs.start) == (root.pid, root.start) => {
+                Ok(visit)
+            }
+            _ => Err(Errno::EPERM),
+        }
+    }
+
+    /// Becomes the run's owner. `EBUSY` if it has one.
+    pub fn adopt(&mut self) -> Result<Vec<Report>, Errno> {
+        self.ask(&Request::Adopt)?;
+        let give_up_at = Instant::now() + LIMIT;
+        let mut missed = Vec::new();
+        loop {
+            match self.next(give_up_at)? {
+                Report::Adopted { granted: true } => return Ok(missed),
+                Report::Adopted { granted: false } => return Err(Errno::EBUSY),
+                report => missed.push(report),
+            }
+        }
+    }
+
+    pub fn ask(&self, request: &Request) -> Result<(), Errno> {
+        let frame = protocol::encode(request).map_err(|_| Errno::EINVAL)?;
+        channel::send_within(&self.socket, &frame, &[], LIMIT)
+    }
+
+    /// Waits for the end of the tree. `ECONNRESET` if the keeper dies first.
+    pub fn wait(mut self, give_up_at: Instant) -> Result<End, Errno> {
+        let mut status = None;
+        loop {
+            match self.next(give_up_at)? {
+                Report::RootExited(how) => status = Some(how),
+                Report::Extinct { cause, reason, escaped, survivors } => {
+                    return Ok(End { status, cause, reason, escaped, survivors });
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn next(&mut self, give_up_at: Instant) -> Result<Report, Errno> {
+        let mut buffer = [0; 1024];
+        loop {
+            if let Some(payload) = self.inbox.next_payload().map_err(|_| Errno::EPROTO)? {
+                return protocol::decode(&payload).map_err(|_| Errno::EPROTO);
+            }
+            let limit = give_up_at.saturating_duration_since(Instant::now());
+            match channel::receive_within(&self.socket, &mut buffer, &mut Vec::new(), limit)? {
+                0 => return Err(Errno::ECONNRESET),
+                count => self.inbox.push(&buffer[..count]),
+            }
+        }
+    }
+}
+
+impl AsFd for Visit {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}

@@ -1,0 +1,349 @@
+//! The registry as JavaScript sees it. Structured values travel as JSON: their shapes are those of the file.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use napi::bindgen_prelude::{Env, Function, Object};
+use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
+use napi::{Error, Status};
+use napi_derive::napi;
+use serde::{Deserialize, Serialize};
+
+use super::convert::{Process, milliseconds};
+use crate::identity::{self, ProcessRef};
+use crate::reap::{self, Planned, Verb, end};
+use crate::registry::{self, Instance, Record};
+use crate::spawn::{register, runtime};
+
+/// How long the end of the process may wait for the file to be brought up to date.
+const FLUSH_LIMIT: Duration = Duration::from_millis(200);
+
+/// Plans that are neither carried out nor forgotten, by number.
+#[derive(Default)]
+struct Plans {
+    plans: HashMap<u32, Arc<Vec<Planned>>>,
+    next: u32,
+}
+
+impl Plans {
+    fn add(&mut self, plan: Arc<Vec<Planned>>) -> u32 {
+        self.next = self.next.wrapping_add(1);
+        self.plans.insert(self.next, plan);
+        self.next
+    }
+
+    fn take(&mut self, id: u32) -> Option<Arc<Vec<Planned>>> {
+        self.plans.remove(&id)
+    }
+}
+
+type TroubleListener = ThreadsafeFunction<String, (), String, Status, false, true>;
+
+/// A supervisor's share of a registry.
+#[napi]
+pub struct Registry {
+    pub(super) instance: Instance,
+    /// What was planned last, under the number by which it is to be carried out.
+    plans: Arc<Mutex<Plans>>,
+}
+
+#[napi]
+impl Registry {
+    /// Touches no disk.
+    #[napi(constructor, catch_unwind)]
+    #[allow(clippy::needless_pass_by_value)] // N-API passes values.
+    pub fn new(
+        path: String,
+        instance_id: String,
+        lease_ms: f64,
+        on_trouble: Function<String, ()>,
+    ) -> Result<Self, Error<String>> {
+        let registry =
+            registry::Registry::at(PathBuf::from(path)).map_err(|error| coded(error.code(), &error))?;
+        let listener: TroubleListener = on_trouble
+            .build_threadsafe_function()
+            .weak::<true>()
+            .callee_handled::<false>()
+            .build()
+            .map_err(|error| coded("ERR_OWNED_NATIVE", &error))?;
+        registry.on_trouble(Box::new(move |trouble| {
+            if let Ok(json) = serde_json::to_string(trouble) {
+                listener.call(json, ThreadsafeFunctionCallMode::NonBlocking);
+            }
+        }));
+        let lease = Duration::from_millis(milliseconds(lease_ms));
+        Ok(Self { instance: Instance { registry, id: instance_id, lease }, plans: Arc::default() })
+    }
+
+    /// Every entry, everybody's, as JSON.
+    #[napi(catch_unwind)]
+    pub fn list(&self) -> Result<String, Error<String>> {
+        let table = self.instance.registry.load().map_err(|error| coded(error.code(), &error))?;
+        json(&table.sorted())
+    }
+
+    /// The entries that match a filter, likewise, but without holding up the event loop.
+    #[napi(catch_unwind, ts_return_type = "Promise<string>")]
+    pub fn find<'env>(&self, env: &'env Env, filter: String) -> napi::Result<Object<'env>> {
+        let instance = self.instance.clone();
+        in_background(env, move || {
+            let filter: Filter = parse(&filter)?;
+            let table = instance.registry.load().map_err(|error| Failure::new(error.code(), &error))?;
+            let found = table.sorted().into_iter().filter(|record| filter.matches(record));
+            Ok(found.cloned().collect::<Vec<_>>())
+        })
+    }
+
+    /// Records a running process. JSON in, the record as JSON out.
+    #[napi(catch_unwind)]
+    #[allow(clippy::needless_pass_by_value)]
+    pub fn register(&self, entry: String) -> Result<String, Error<String>> {
+        let wish = serde_json::from_str(&entry).map_err(|error| coded("ERR_INVALID_ARG_VALUE", &error))?;
+        let record = register::register(&self.instance, wish).map_err(|error| coded(error.code(), &error))?;
+        json(&record)
+    }
+
+    /// This process's own entries as JSON: the one with that run id, or that PID, or all.
+    #[napi(catch_unwind)]
+    #[allow(clippy::needless_pass_by_value)]
+    pub fn own(&self, run_id: Option<String>, pid: Option<i32>) -> Result<String, Error<String>> {
+        json(&self.instance.registry.own(run_id.as_deref(), pid))
+    }
+
+    /// Forgets registered processes of this bot. Returns how many.
+    #[napi(catch_unwind)]
+    #[allow(clippy::needless_pass_by_value)]
+    pub fn unregister(&self, keys: Vec<String>) -> u32 {
+        let mut count = 0;
+        for (entry, record) in keys.iter().filter_map(|key| self.instance.registry.entry(key)) {
+            if record.keeper.is_none() {
+                entry.over();
+                count += 1;
+            }
+        }
+        count
+    }
+
+    /// What a reaper would do. Changes nothing.
+    #[napi(catch_unwind, ts_return_type = "Promise<string>")]
+    pub fn plan<'env>(
+        &self,
+        env: &'env Env,
+        bot_pid: i32,
+        steal_from_live: bool,
+    ) -> napi::Result<Object<'env>> {
+        let (instance, plans) = (self.instance.clone(), self.plans.clone());
+        in_background(env, move || {
+            let plan = reap::plan(&instance, bot_pid, steal_from_live);
+            let decisions = plan.map_err(|error| Failure::new(error.code(), &error))?;
+            let decisions = Arc::new(decisions);
+            let id = plans.lock().unwrap_or_else(PoisonError::into_inner).add(decisions.clone());
+            Ok(Plan { id, decisions })
+        })
+    }
+
+    /// A plan that is not going to be carried out.
+    #[napi(catch_unwind)]
+    pub fn forget_plan(&self, id: u32) {
+        self.plans.lock().unwrap_or_else(PoisonError::into_inner).take(id);
+    }
+
+    /// Does it, once: `{id, changes: [[index, action], …], graceMs?}` in, what has become of each entry out.
+    #[napi(catch_unwind, ts_return_type = "Promise<string>")]
+    pub fn carry_out<'env>(&self, env: &'env Env, plan: String) -> napi::Result<Object<'env>> {
+        let (instance, plans) = (self.instance.clone(), self.plans.clone());
+        in_background(env, move || {
+            let Order { id, changes, grace_ms } = parse(&plan)?;
+            let Some(decisions) = plans.lock().unwrap_or_else(PoisonError::into_inner).take(id) else {
+                return Err(Failure::new("ERR_OWNED_NATIVE", &"there is no such plan any more"));
+            };
+            let mut decisions = Arc::unwrap_or_clone(decisions);
+            for (index, action) in changes {
+                if let Some(planned) = decisions.get_mut(index) {
+                    planned.action = action;
+                }
+            }
+            let done = reap::carry_out(&instance, decisions, grace_ms);
+            done.map_err(|error| Failure::new(error.code(), &error))
+        })
+    }
+
+    /// Ends the trees of entries, whoever's they are.
+    #[napi(catch_unwind, ts_return_type = "Promise<string>")]
+    pub fn end<'env>(&self, env: &'env Env, request: String) -> napi::Result<Object<'env>> {
+        let instance = self.instance.clone();
+        in_background(env, move || {
+            let EndRequest { keys, signal, grace_ms, reason } = parse(&request)?;
+            let table = instance.registry.load().map_err(|error| Failure::new(error.code(), &error))?;
+            let records = keys.iter().filter_map(|key| table.get(key)).cloned().collect();
+            Ok(reap::at_once(records, |record| end_one(&instance, record, signal, grace_ms, &reason)))
+        })
+    }
+
+    /// Brings the file up to date, for the end of the process.
+    #[napi(catch_unwind)]
+    pub fn flush(&self) {
+        self.instance.registry.flush(FLUSH_LIMIT);
+    }
+}
+
+#[derive(Serialize)]
+struct Plan {
+    id: u32,
+    #[serde(serialize_with = "shared")]
+    decisions: Arc<Vec<Planned>>,
+}
+
+fn shared<S: serde::Serializer>(list: &Arc<Vec<Planned>>, serializer: S) -> Result<S::Ok, S::Error> {
+    list.as_slice().serialize(serializer)
+}
+
+/// To carry a plan out, but for what a policy wants otherwise.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Order {
+    id: u32,
+    changes: Vec<(usize, Verb)>,
+    grace_ms: Option<u64>,
+}
+
+/// What is given must match. What else is wanted is for the caller to sort out.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Filter {
+    run_id: Option<String>,
+    session_id: Option<String>,
+    scope_key: Option<String>,
+}
+
+impl Filter {
+    fn matches(&self, record: &Record) -> bool {
+        let same = |wanted: &Option<String>, has: Option<&String>| wanted.is_none() || wanted.as_ref() == has;
+        same(&self.run_id, Some(&record.run_id))
+            && same(&self.session_id, record.session_id.as_ref())
+            && same(&self.scope_key, record.scope_key.as_ref())
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct EndRequest {
+    keys: Vec<String>,
+    signal: i32,
+    grace_ms: Option<u64>,
+    reason: String,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct EndedRun {
+    key: String,
+    record: Record,
+    outcome: &'static str,
+    #[serde(flatten)]
+    ended: end::Ended,
+    escaped: Vec<Listed>,
+    survivors: Vec<Listed>,
+    error: Option<String>,
+}
+
+/// A process in a report.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Listed {
+    pid: i32,
+    start_token: String,
+    command: String,
+    why: String,
+}
+
+impl From<Process> for Listed {
+    fn from(Process { pid, start_token, command, why }: Process) -> Self {
+        Self { pid, start_token, command, why }
+    }
+}
+
+fn end_one(
+    instance: &Instance,
+    record: Record,
+    signal: i32,
+    grace_ms: Option<u64>,
+    reason: &str,
+) -> EndedRun {
+    let grace = Duration::from_millis(grace_ms.unwrap_or(record.grace_ms));
+    let mut ended = reap::end_and_note(instance, &record, signal, grace, reason);
+    let error = ended.failure();
+    let outcome = match &error {
+        Some(_) => "failed",
+        None if ended.was_ended() => "ended",
+        None => "already-exited",
+    };
+    let listed = |list: Vec<_>| list.into_iter().map(|info| Process::from(info).into()).collect();
+    let (escaped, survivors) =
+        (listed(std::mem::take(&mut ended.escaped)), listed(std::mem::take(&mut ended.survivors)));
+    EndedRun { key: record.key(), record, outcome, ended, escaped, survivors, error }
+}
+
+/// What JavaScript gets instead of a rejection: those carry no code of ours.
+#[derive(Serialize)]
+pub(super) struct Failure {
+    code: &'static str,
+    message: String,
+}
+
+impl Failure {
+    pub(super) fn new(code: &'static str, error: &dyn std::fmt::Display) -> Self {
+        Self { code, message: error.to_string() }
+    }
+}
+
+fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Failure> {
+    serde_json::from_str(text).map_err(|error| Failure::new("ERR_INVALID_ARG_VALUE", &error))
+}
+
+/// A promise for what `job`, which may block, returns: as JSON, `{"error": …}` if it fails. A thread of its own, because it may
+/// take as long as a grace, and others must not wait for it.
+pub(super) fn in_background<T: Serialize>(
+    env: &Env,
+    job: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> napi::Result<Object<'_>> {
+    let (deferred, promise) = env.create_deferred::<String, _>()?;
+    let work = move || {
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
+        let result =
+            result.unwrap_or_else(|_| Err(Failure::new("ERR_OWNED_NATIVE", &"the native side panicked")));
+        let text = match result {
+            Ok(value) => serde_json::to_string(&value),
+            Err(error) => serde_json::to_string(&serde_json::json!({ "error": error })),
+        };
+        deferred.resolve(move |_| text.map_err(|error| Error::from_reason(error.to_string())));
+    };
+    runtime::in_background(work).map_err(|error| Error::from_reason(error.to_string()))?;
+    Ok(promise)
+}
+
+/// Names a process for ever, or nothing if there is none, or if it cannot be identified.
+#[napi(catch_unwind)]
+pub fn capture_start_token(pid: i32) -> Option<String> {
+    if pid <= 0 {
+        return None;
+    }
+    ProcessRef::capture(pid).ok().map(|process| process.to_string())
+}
+
+/// Whether the very process that the token names is alive. What is not a token, or cannot be judged, is not.
+#[napi(catch_unwind)]
+#[allow(clippy::needless_pass_by_value)]
+pub fn is_same_process(token: String) -> bool {
+    token.parse::<ProcessRef>().is_ok_and(|process| process.state() == identity::State::Alive)
+}
+
+fn json(value: &impl Serialize) -> Result<String, Error<String>> {
+    serde_json::to_string(value).map_err(|error| coded("ERR_OWNED_NATIVE", &error))
+}
+
+fn coded(code: &str, error: &dyn std::fmt::Display) -> Error<String> {
+    Error::new(code.to_owned(), error.to_string())
+}

@@ -1,0 +1,188 @@
+//! Ending the tree of a run by its record, whoever started it: by asking its keeper, or from outside if there is none.
+
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::libc;
+use serde::Serialize;
+
+use super::observe::{identify_old, target};
+use crate::contain::{ProcessInfo, cookie, outside};
+use crate::identity::stat::Stat;
+use crate::identity::{self, ProcessRef, State, read_stat};
+use crate::keeper::protocol::Request;
+use crate::keeper::visit::{End, Visit};
+use crate::registry::{Containment, Keeper, Record};
+use crate::run::lifecycle::{KILL_LIMIT_MS, REPORT_LIMIT_MS};
+use crate::run::{Cause, ExitStatus};
+
+const PATIENCE: Duration = Duration::from_millis(REPORT_LIMIT_MS);
+/// How long a keeper is looked for that is not where it should be.
+const PERSISTENCE: Duration = Duration::from_secs(3);
+const KILL_LIMIT: Duration = Duration::from_millis(KILL_LIMIT_MS);
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// What a run ended with of which nothing is left, and nobody knows how.
+const GONE: &str = "gone";
+
+/// How it ended.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Ended {
+    /// Something of it was alive.
+    pub found: bool,
+    /// As JavaScript names it: a cause, or `lost`, or `gone`.
+    pub ending: &'static str,
+    pub reason: String,
+    pub exit_code: Option<i32>,
+    pub signal: Option<i32>,
+    #[serde(skip)]
+    pub escaped: Vec<ProcessInfo>,
+    #[serde(skip)]
+    pub survivors: Vec<ProcessInfo>,
+}
+
+impl Ended {
+    /// By us, or by somebody who was faster; not by itself.
+    pub fn was_ended(&self) -> bool {
+        self.found && self.ending != Cause::RootExit.name()
+    }
+
+    /// Why the tree is not gone, if it is not.
+    pub fn failure(&self) -> Option<String> {
+        let first = self.survivors.first()?;
+        let more = match self.survivors.len() {
+            1 => String::new(),
+            count => format!(", and {} more", count - 1),
+        };
+        Some(format!("process {} ({}) could not be ended: {}{more}", first.pid, first.command, first.why))
+    }
+}
+
+/// Ends the run's tree: `signal`, `grace`, SIGKILL. Blocks until it is gone, or what is left cannot be ended.
+///
+/// A living keeper is asked: it knows the whole tree, and no number is signalled. One that does not answer was stopped, so it is
+/// woken first. If it still does not do its part it is killed, by identity, and its tree is ended from outside.
+pub fn end(record: &Record, signal: i32, grace: Duration, reason: &str) -> Ended {
+    let (Some(keeper), Some(root)) = (&record.keeper, &record.start_token) else {
+        return from_outside(record, signal, grace, reason);
+    };
+    let began = Instant::now();
+    while keeper.start_token.state() == State::Alive {
+        if keeps(&keeper.start_token, root) {
+            let _ = keeper.start_token.signal(libc::SIGCONT);
+        }
+        match ask(keeper, root, signal, grace, reason) {
+            Ok(end) => return told(end),
+            // It has ended, or has too many visitors, or we are out of something: that passes, or shows in the next turn.
+            Err(errno) if errno != Errno::ETIMEDOUT && began.elapsed() < persistence(errno, grace) => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            // What we lack is no reason to kill anybody.
+            Err(Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM) => break,
+            Err(_) => {
+                let killed =
+                    keeps(&keeper.start_token, root) && keeper.start_token.signal(libc::SIGKILL).is_ok();
+                let mut ended = from_outside(record, signal, grace, reason);
+                // Its zygote may have been faster than our look.
+                ended.found |= killed;
+                return ended;
+            }
+        }
+    }
+    from_outside(record, signal, grace, reason)
+}
+
+/// How long a keeper is visited again that could not be talked to. One that is at home but busy gets as long as it would have
+/// taken anyway.
+fn persistence(errno: Errno, grace: Duration) -> Duration {
+    match errno {
+        // Nobody at that address, or somebody else.
+        Errno::ECONNREFUSED | Errno::EPERM | Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM => PERSISTENCE,
+        _ => grace.saturating_add(PATIENCE),
+    }
+}
+
+/// Whether this process keeps that root: then, and only then, it may be signalled as its keeper. A file can name anybody. (To talk
+/// to it needs no such proof: whoever does not know the root is not listened to.)
+///
+/// It must call itself a keeper, and be the root's parent. That is proof as long as both exist, and a keeper holds its root,
+/// dead or alive, until nothing is left of the tree.
+fn keeps(keeper: &ProcessRef, root: &ProcessRef) -> bool {
+    let is_keeper =
+        |stat: &Stat| stat.start == keeper.start && stat.comm == crate::keeper::NAME && !stat.is_dead();
+    let is_its_root = |stat: &Stat| stat.start == root.start && stat.ppid == keeper.pid;
+    keeper.state() == State::Alive
+        && root.boot == keeper.boot
+        && root.ns == keeper.ns
+        && read_stat(root.pid).is_ok_and(|stat| is_its_root(&stat))
+        && read_stat(keeper.pid).is_ok_and(|stat| is_keeper(&stat))
+}
+
+fn ask(keeper: &Keeper, root: &ProcessRef, signal: i32, grace: Duration, reason: &str) -> Result<End, Errno> {
+    let visit = Visit::start(&keeper.start_token, &keeper.address, root)?;
+    let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
+    visit.ask(&Request::Cancel { signal, grace_ms, reason })?;
+    visit.wait(Instant::now() + grace.saturating_add(PATIENCE).min(LONGEST))
+}
+
+fn told(end: End) -> Ended {
+    Ended {
+        found: true,
+        ending: end.cause.name(),
+        reason: end.reason,
+        exit_code: end.status.and_then(ExitStatus::code),
+        signal: end.status.and_then(ExitStatus::signal),
+        escaped: end.escaped,
+        survivors: end.survivors,
+    }
+}
+
+fn from_outside(record: &Record, signal: i32, grace: Duration, reason: &str) -> Ended {
+    let mut ended = Ended {
+        found: false,
+        ending: if record.containment == Containment::Keeper { "lost" } else { Cause::Cancel.name() },
+        reason: reason.to_owned(),
+        exit_code: None,
+        signal: None,
+        escaped: Vec::new(),
+        survivors: Vec::new(),
+    };
+    if record.containment == Containment::Keeper && cookie::is_around_us(&record.run_id) {
+        ended.survivors.push(ourselves());
+        return ended;
+    }
+    let old = if record.start_token.is_none() { identify_old(record) } else { None };
+    let Some(root) = record.start_token.as_ref().or(old.as_ref()) else {
+        ended.survivors.extend(cannot_be_told(record));
+        return ended;
+    };
+    let mut target = target(record, root);
+    // What the entry does not say is asked of the kernel: a group is ended only if this very process leads it.
+    target.leads_group |= old.as_ref().is_some_and(leads_its_group);
+    let outcome = outside::end_tree(&target, signal, grace, KILL_LIMIT);
+    (ended.found, ended.survivors) = (outcome.found, outcome.survivors);
+    if !ended.found {
+        // It had ended, and nobody here knows how.
+        ended.ending = GONE;
+    }
+    ended
+}
+
+/// Whatever carries that run's cookie may be our own helpers and runs.
+fn ourselves() -> ProcessInfo {
+    let why = "we are a part of this run ourselves, and it has no keeper that could be asked".to_owned();
+    let (pid, start) = identity::me().map_or((0, 0), |me| (me.pid, me.start));
+    ProcessInfo { pid, start, command: String::new(), why }
+}
+
+/// A process with the number of an old entry, of which nobody can say whether it is the one.
+fn cannot_be_told(record: &Record) -> Option<ProcessInfo> {
+    let process = read_stat(record.pid).ok().filter(|stat| !stat.is_dead())?;
+    let why = "whether it is the recorded process cannot be told: its age does not agree".to_owned();
+    Some(ProcessInfo { pid: process.pid, start: process.start, command: process.comm, why })
+}
+
+fn leads_its_group(process: &ProcessRef) -> bool {
+    read_stat(process.pid).is_ok_and(|stat| stat.start == process.start && stat.pgrp == process.pid)
+}

@@ -1,0 +1,260 @@
+//! Orphans: what earlier bots have left, found in the registry and nowhere else.
+//!
+//! ```text
+//!   plan         read the registry, look at every process it names (`observe`), decide (`classify`). Changes nothing.
+//!   carry out    claim (recorded before the first signal; the first claim wins), end (`end`), drop the entry.
+//! ```
+//!
+//! Between the two the caller may change its mind about an entry: that is what a policy is.
+
+mod at_once;
+pub mod classify;
+pub mod end;
+mod observe;
+#[cfg(test)]
+mod tests;
+
+pub use at_once::at_once;
+pub use observe::target;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::contain::outside::Scan;
+use crate::identity;
+use crate::registry::{Claim, Instance, Record, RegistryError};
+use crate::run::Policy;
+use classify::{Action, Facts, Reason, Report};
+use observe::Observer;
+
+/// What is to become of one entry.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Planned {
+    pub key: String,
+    pub record: Arc<Record>,
+    pub action: Verb,
+    /// One sentence for people.
+    #[serde(serialize_with = "sentence")]
+    pub reason: Reason,
+    pub facts: Basis,
+}
+
+/// What a decision rests on, one word each, and what follows from it.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Basis {
+    #[serde(flatten)]
+    seen: Facts,
+    #[serde(serialize_with = "word")]
+    reason: Reason,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // As serde wants it.
+fn sentence<S: serde::Serializer>(reason: &Reason, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(reason)
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)]
+fn word<S: serde::Serializer>(reason: &Reason, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(reason.word())
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verb {
+    Leave,
+    /// Nothing of it is alive: the entry goes.
+    Drop,
+    /// The entry goes, and a stranger with its number is left alone.
+    DropReused,
+    Skip,
+    End,
+    /// By a policy, instead of `End`.
+    Adopt,
+}
+
+/// What has become of it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Done {
+    pub outcome: Outcome,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// As it is now, if it is ours.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub record: Option<Record>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Outcome {
+    Left,
+    Skipped,
+    AlreadyDead,
+    Ended,
+    Failed,
+    Adopted,
+    /// Another bot was faster, and reports it.
+    Taken,
+}
+
+/// Looks at every entry and decides. `bot_pid` is the bot on whose behalf this happens; usually our own.
+pub fn plan(instance: &Instance, bot_pid: i32, steal_from_live: bool) -> Result<Vec<Planned>, RegistryError> {
+    let table = instance.registry.load()?;
+    let is_loose = |record: &Record| instance.registry.is_loose(&record.key());
+    let observer = Observer::new(instance.registry.me(), bot_pid, steal_from_live, &is_loose);
+    Ok(table.sorted().into_iter().map(|record| decide(&observer, record)).collect())
+}
+
+/// The same for one entry.
+pub fn judge(instance: &Instance, record: &Record) -> Planned {
+    let me = instance.registry.me();
+    let is_loose = |record: &Record| instance.registry.is_loose(&record.key());
+    decide(&Observer::new(me, me.pid, false, &is_loose), &Arc::new(record.clone()))
+}
+
+fn decide(observer: &Observer, record: &Arc<Record>) -> Planned {
+    let facts = observer.look_at(record);
+    let decision = classify::classify(&facts);
+    let action = match decision.action {
+        Action::Leave => Verb::Leave,
+        Action::Skip => Verb::Skip,
+        Action::End(_) => Verb::End,
+        Action::Drop { report: Report::AlreadyDead } => Verb::Drop,
+        Action::Drop { report: Report::Skipped } => Verb::DropReused,
+    };
+    let reason = decision.reason;
+    let facts = Basis { seen: facts, reason };
+    Planned { key: record.key(), record: record.clone(), action, reason, facts }
+}
+
+/// Does what was planned, one outcome for each. Blocks for as long as the longest grace.
+pub fn carry_out(
+    instance: &Instance,
+    mut planned: Vec<Planned>,
+    grace_ms: Option<u64>,
+) -> Result<Vec<Done>, RegistryError> {
+    for planned in
+        planned.iter_mut().filter(|planned| planned.action == Verb::Adopt && is_being_ended(planned))
+    {
+        planned.action = Verb::End;
+    }
+    look_again(&mut planned)?;
+    let mut ours = claim(instance, &planned)?;
+    let is_gone = |planned: &&Planned| {
+        matches!(planned.action, Verb::Drop | Verb::DropReused) && ours.contains_key(&planned.key)
+    };
+    let gone: Vec<String> = planned.iter().filter(is_gone).map(|planned| planned.key.clone()).collect();
+    if !gone.is_empty() {
+        instance.registry.drop_claimed(gone)?;
+    }
+    let (mut done, mut to_end) = (Vec::with_capacity(planned.len()), Vec::new());
+    for (index, planned) in planned.into_iter().enumerate() {
+        let claimed = ours.remove(&planned.key);
+        let (outcome, record) = match (planned.action, claimed) {
+            (Verb::Leave, _) => (Outcome::Left, None),
+            (Verb::Skip, _) | (Verb::DropReused, Some(_)) => (Outcome::Skipped, None),
+            (Verb::Drop, Some(_)) => (Outcome::AlreadyDead, None),
+            (Verb::Adopt, Some(record)) => {
+                instance.adopt(record.clone(), Arc::unwrap_or_clone(planned.record));
+                (Outcome::Adopted, Some(record))
+            }
+            (Verb::End, Some(_)) => {
+                to_end.push((index, planned.record));
+                (Outcome::Failed, None)
+            }
+            (_, None) => (Outcome::Taken, None),
+        };
+        done.push(Done { outcome, error: None, record });
+    }
+    for (index, ended) in at_once(to_end, |(index, record)| (index, settle(instance, &record, grace_ms))) {
+        done[index] = ended;
+    }
+    instance.registry.catch_up();
+    Ok(done)
+}
+
+/// A carrier of the cookie that is in the middle of an exec has no environment for a moment. So what one look has found to be gone is
+/// looked for once more before it is forgotten.
+fn look_again(planned: &mut [Planned]) -> Result<(), RegistryError> {
+    let is_doubtful = |planned: &&mut Planned| {
+        matches!(planned.facts.reason, Reason::Gone | Reason::PidReused) && planned.record.keeper.is_some()
+    };
+    let doubtful: Vec<&mut Planned> = planned.iter_mut().filter(is_doubtful).collect();
+    if doubtful.is_empty() {
+        return Ok(());
+    }
+    let scan = Scan::take().map_err(|error| RegistryError::Unreadable {
+        path: "/proc".into(),
+        errno: nix::errno::Errno::from_raw(error.raw_os_error().unwrap_or_default()),
+    })?;
+    for planned in doubtful {
+        let Some(root) = &planned.record.start_token else { continue };
+        let target = target(&planned.record, root);
+        if scan.may_have(&target) && scan.living(&target).is_ok_and(|members| !members.is_empty()) {
+            planned.action = Verb::End;
+        }
+    }
+    Ok(())
+}
+
+/// Its keeper is at it: then there is nothing to take over.
+fn is_being_ended(planned: &Planned) -> bool {
+    planned.facts.seen.keeper == classify::Keeper::Alive && planned.record.on_owner_exit == Policy::Kill
+}
+
+/// Makes every entry that is to be touched ours, for as far as nobody is faster.
+fn claim(instance: &Instance, planned: &[Planned]) -> Result<HashMap<String, Record>, RegistryError> {
+    let wanted: Vec<Claim> = planned
+        .iter()
+        .filter(|planned| !matches!(planned.action, Verb::Leave | Verb::Skip))
+        .map(|planned| Claim { key: planned.key.clone(), from: planned.record.owner_instance_id.clone() })
+        .collect();
+    let claimed = if wanted.is_empty() { Vec::new() } else { instance.claim(wanted)? };
+    Ok(claimed.into_iter().map(|record| (record.key(), record)).collect())
+}
+
+fn settle(instance: &Instance, record: &Record, grace_ms: Option<u64>) -> Done {
+    let grace = Duration::from_millis(grace_ms.unwrap_or(record.grace_ms));
+    let ended = end::end(record, nix::libc::SIGTERM, grace, "owner-exit");
+    let error = ended.failure();
+    // What could not be ended stays in the registry, as it was: the next reaper may be allowed more.
+    let _ = match error {
+        Some(_) => instance.registry.give_back(record, &instance.id),
+        None => instance.registry.drop_claimed(vec![record.key()]),
+    };
+    let outcome = match error {
+        Some(_) => Outcome::Failed,
+        None if ended.was_ended() => Outcome::Ended,
+        None => Outcome::AlreadyDead,
+    };
+    Done { outcome, error, record: None }
+}
+
+/// Ends a run by its record, for a cancel: whoever's it is. The entry goes with it, unless its owner is there to see to that.
+pub fn end_and_note(
+    instance: &Instance,
+    record: &Record,
+    signal: i32,
+    grace: Duration,
+    reason: &str,
+) -> end::Ended {
+    let own = instance.registry.entry(&record.key()).map(|(entry, _)| entry);
+    if let Some(entry) = &own {
+        entry.exiting();
+    }
+    let ended = end::end(record, signal, grace, reason);
+    let answered_for = record.keeper.is_some() && own.is_some()
+        || record.bot_start_token.as_ref().is_some_and(|owner| owner.state() == identity::State::Alive);
+    if ended.survivors.is_empty() {
+        match own {
+            Some(entry) if record.keeper.is_none() => entry.over(),
+            None if !answered_for => drop(instance.registry.drop_claimed(vec![record.key()])),
+            _ => {}
+        }
+    }
+    ended
+}

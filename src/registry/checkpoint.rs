@@ -1,0 +1,296 @@
+//! The checkpoint: the journal's sum, in the file that people read.
+//!
+//! ```text
+//!   1  lock                       one at a time; whoever dies lets go of it
+//!   2  read the file              unless it is the one we wrote
+//!   3  rename journal → .old      if a crash has left an .old, 4 to 6 for that one first
+//!   4  read .old, apply           from here on nobody's line can be lost, see `journal`
+//!   5  write a new file, rename   valid at every instant
+//!   6  unlink .old
+//! ```
+//!
+//! A crash after any step leaves a state from which the next checkpoint, anybody's, goes on: after 3 or 4 the lines are in
+//! `.old`; after 5 they are in the file and in `.old`, and applying them again changes nothing.
+
+use std::fs::{File, TryLockError};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::disk::{self, Paths, Stamp};
+use super::error::RegistryError;
+use super::import::{self, Unreadable};
+use super::record::{Line, Record};
+use super::table::Table;
+use super::{failpoint, journal, now_ms};
+
+/// Something about the registry that its owner should know; work goes on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Trouble {
+    pub kind: &'static str,
+    pub message: String,
+    pub path: PathBuf,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub run_ids: Vec<String>,
+}
+
+impl Trouble {
+    pub fn new(kind: &'static str, message: String, path: &Path) -> Self {
+        Self { kind, message, path: path.to_owned(), run_ids: Vec::new() }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    Written,
+    /// Nothing had changed.
+    UpToDate,
+    /// Somebody else is at it.
+    Busy,
+}
+
+/// Makes checkpoints of one registry, and remembers the last one so as not to read it again.
+#[derive(Debug)]
+pub struct Checkpointer {
+    paths: Paths,
+    last: LastRead,
+    /// The file that was set aside last.
+    aside: Option<(u64, u64)>,
+}
+
+impl Checkpointer {
+    pub fn new(paths: Paths) -> Self {
+        Self { paths, last: None, aside: None }
+    }
+
+    /// `settle` has the last word on what is to be written; it returns whether it has changed something.
+    pub fn run(
+        &mut self,
+        settle: impl FnOnce(&mut Table) -> bool,
+        trouble: &mut Vec<Trouble>,
+    ) -> Result<Outcome, RegistryError> {
+        let Some(_lock) = lock(&self.paths)? else { return Ok(Outcome::Busy) };
+        let (mut table, mut changed) = self.base(trouble)?;
+        if disk::stamp(&self.paths.old).is_some() {
+            // Somebody died at it. What it has must be in the file before the journal can take its place.
+            self.apply_old(&mut table, trouble)?;
+            disk::replace(&self.paths.json, &render(&table))?;
+            self.remove_old();
+        }
+        failpoint::hit();
+        // Nobody has written anything if there is none.
+        let _ = std::fs::rename(&self.paths.journal, &self.paths.old);
+        failpoint::hit();
+        changed |= self.apply_old(&mut table, trouble)?;
+        changed |= settle(&mut table);
+        let stamp = if changed {
+            Some(disk::replace(&self.paths.json, &render(&table))?)
+        } else {
+            disk::stamp(&self.paths.json)
+        };
+        self.last = stamp.map(|stamp| (stamp, Arc::new(table)));
+        self.remove_old();
+        Ok(if changed { Outcome::Written } else { Outcome::UpToDate })
+    }
+
+    /// The file as we have left it: others need not read it.
+    pub fn last(&self) -> LastRead {
+        self.last.clone()
+    }
+
+    /// True if it says anything.
+    fn apply_old(&self, table: &mut Table, trouble: &mut Vec<Trouble>) -> Result<bool, RegistryError> {
+        let Some((bytes, _)) = disk::read(&self.paths.old)? else { return Ok(false) };
+        Ok(apply(&bytes, table, &self.paths, trouble))
+    }
+
+    fn remove_old(&self) {
+        failpoint::hit();
+        let _ = std::fs::remove_file(&self.paths.old);
+    }
+
+    /// What the file says. True if it is to be written in any case.
+    fn base(&mut self, trouble: &mut Vec<Trouble>) -> Result<(Table, bool), RegistryError> {
+        let now = disk::stamp(&self.paths.json);
+        if let Some((stamp, table)) = self.last.take()
+            && now == Some(stamp)
+        {
+            return Ok((Arc::unwrap_or_clone(table), false));
+        }
+        let Some((bytes, _)) = disk::read(&self.paths.json)? else { return Ok((Table::default(), false)) };
+        match read_file(&bytes, &self.paths)? {
+            Ok((records, rejected)) if rejected.is_empty() => Ok((Table::new(records), false)),
+            Ok((records, rejected)) => {
+                let why = format!("{} of its entries cannot be understood ({})", rejected.len(), rejected[0]);
+                self.set_aside(&why, trouble)?;
+                Ok((Table::new(records), true))
+            }
+            Err(why) => {
+                self.set_aside(&why, trouble)?;
+                Ok((Table::default(), true))
+            }
+        }
+    }
+
+    /// Nothing is lost: what we cannot read may be read by somebody else. Once: the next try, if this one fails, finds it aside.
+    fn set_aside(&mut self, why: &str, trouble: &mut Vec<Trouble>) -> Result<(), RegistryError> {
+        let file = disk::stamp(&self.paths.json).map(Stamp::file);
+        if file.is_none() || self.aside == file {
+            return Ok(());
+        }
+        set_aside(&self.paths, why, trouble)?;
+        self.aside = file;
+        Ok(())
+    }
+}
+
+/// The file as it was when it was last read: as long as it is the same, it need not be read again.
+pub type LastRead = Option<(Stamp, Arc<Table>)>;
+
+/// The file, and the journals that come after it, oldest first.
+struct Reading {
+    file: Arc<Table>,
+    lines: Vec<Line>,
+}
+
+/// Everything there is to know, without a lock.
+pub fn load(paths: &Paths, last: &mut LastRead) -> Result<Table, RegistryError> {
+    let Reading { file, lines } = read_all(paths, last)?;
+    let mut table = (*file).clone();
+    for line in lines {
+        table.apply(line);
+    }
+    Ok(table)
+}
+
+/// Some of the entries, found in the file by `search`. Cheaper than all there is to know.
+pub fn find(
+    paths: &Paths,
+    last: &mut LastRead,
+    search: impl FnOnce(&Table) -> Vec<Record>,
+    wanted: impl Fn(&Record) -> bool,
+) -> Result<Vec<Record>, RegistryError> {
+    let Reading { file, lines } = read_all(paths, last)?;
+    let mut table = Table::new(search(&file));
+    for line in lines {
+        match &line {
+            Line::Intent { entry } if !wanted(entry) => {}
+            _ => table.apply(line),
+        }
+    }
+    Ok(table.records().cloned().collect())
+}
+
+/// The newest first, because lines only ever move from the journal to `.old` to the file. One that moves while we read is then seen
+/// twice rather than not at all; but what has come after it is not. So if anything has moved, it is read again, within reason.
+fn read_all(paths: &Paths, last: &mut LastRead) -> Result<Reading, RegistryError> {
+    let places = || [&paths.journal, &paths.old].map(|path| disk::stamp(path).map(Stamp::file));
+    for attempt in 1.. {
+        let before = places();
+        let newest = disk::read(&paths.journal)?;
+        let older = disk::read(&paths.old)?;
+        let file = load_file(paths, last)?;
+        if before == places() || attempt == READS {
+            let journals = [older, newest].into_iter().flatten();
+            return Ok(Reading {
+                file,
+                lines: journals.flat_map(|(bytes, _)| journal::decode(&bytes).0).collect(),
+            });
+        }
+    }
+    unreachable!("the last attempt returns")
+}
+
+fn load_file(paths: &Paths, last: &mut LastRead) -> Result<Arc<Table>, RegistryError> {
+    let now = disk::stamp(&paths.json);
+    if let Some((stamp, table)) = last
+        && now == Some(*stamp)
+    {
+        return Ok(table.clone());
+    }
+    let Some((bytes, stamp)) = disk::read(&paths.json)? else { return Ok(Arc::default()) };
+    // What cannot be read is set aside by the next checkpoint, which holds the lock.
+    let records = read_file(&bytes, paths)?.map_or_else(|_| Vec::new(), |(records, _)| records);
+    let table = Arc::new(Table::new(records));
+    *last = Some((stamp, table.clone()));
+    Ok(table)
+}
+
+/// How often everything is read if others write all the while.
+const READS: usize = 3;
+
+type Readable = Result<(Vec<Record>, Vec<String>), String>;
+
+fn read_file(bytes: &[u8], paths: &Paths) -> Result<Readable, RegistryError> {
+    match import::read(&String::from_utf8_lossy(bytes)) {
+        Ok(imported) => Ok(Ok((imported.records, imported.rejected))),
+        Err(Unreadable::Newer(version)) => Err(RegistryError::Newer { path: paths.json.clone(), version }),
+        Err(Unreadable::Corrupt(why)) => Ok(Err(why)),
+    }
+}
+
+fn apply(bytes: &[u8], table: &mut Table, paths: &Paths, trouble: &mut Vec<Trouble>) -> bool {
+    let (lines, torn) = journal::decode(bytes);
+    let changed = !lines.is_empty();
+    for line in lines {
+        table.apply(line);
+    }
+    if torn > 0 {
+        let message =
+            format!("{torn} incomplete lines of the journal were passed over: somebody died while writing");
+        trouble.push(Trouble::new("torn", message, &paths.journal));
+    }
+    changed
+}
+
+fn set_aside(paths: &Paths, why: &str, trouble: &mut Vec<Trouble>) -> Result<(), RegistryError> {
+    let mut aside = paths.json.clone().into_os_string();
+    aside.push(format!(".corrupt-{}", now_ms()));
+    let aside = PathBuf::from(aside);
+    // A copy, by link, so that the path is never without a file; a rename where there are no links.
+    std::fs::hard_link(&paths.json, &aside)
+        .or_else(|_| std::fs::rename(&paths.json, &aside))
+        .map_err(|error| disk::unwritable(&paths.json, &error))?;
+    let message = format!("the process registry was set aside as {}: {why}", aside.display());
+    trouble.push(Trouble::new("corrupt", message, &aside));
+    Ok(())
+}
+
+/// One entry per line: easy on `grep`, and on people.
+fn render(table: &Table) -> Vec<u8> {
+    let mut text = b"{\n  \"version\": 1,\n  \"entries\": [".to_vec();
+    let mut separator: &[u8] = b"\n    ";
+    for entry in table.sorted() {
+        let Ok(json) = serde_json::to_vec(entry) else { continue };
+        text.extend_from_slice(separator);
+        text.extend_from_slice(&json);
+        separator = b",\n    ";
+    }
+    text.extend_from_slice(if table.is_empty() { b"]\n}\n" } else { b"\n  ]\n}\n" });
+    text
+}
+
+/// The lock, or `None` if somebody has it. The path must still be the file that was locked: a folder may have been deleted and
+/// made anew meanwhile, and then another file is the one that everybody locks.
+fn lock(paths: &Paths) -> Result<Option<File>, RegistryError> {
+    let file = match disk::open_to_append(&paths.lock, true) {
+        Err(RegistryError::Unwritable { errno: nix::errno::Errno::ENOENT, .. }) => {
+            paths.make_folder()?;
+            disk::open_to_append(&paths.lock, true)?
+        }
+        opened => opened?,
+    };
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Ok(None),
+        Err(TryLockError::Error(error)) => return Err(disk::unwritable(&paths.lock, &error)),
+    }
+    let same = match (file.metadata(), std::fs::symlink_metadata(&paths.lock)) {
+        (Ok(ours), Ok(there)) => (ours.dev(), ours.ino()) == (there.dev(), there.ino()),
+        _ => false,
+    };
+    Ok(same.then_some(file))
+}

@@ -1,0 +1,441 @@
+//! What must (not) happen, as tables.
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+
+use super::*;
+use crate::identity::ProcessRef;
+use crate::registry::Containment;
+
+pub fn process(pid: i32) -> ProcessRef {
+    ProcessRef { pid, start: 8_812_345, boot: "0b1c2d3e-4f50".into(), ns: 4_026_531_836 }
+}
+
+/// An entry as we write it.
+pub fn ours(pid: i32) -> Record {
+    Record {
+        session_id: Some("chat-7".into()),
+        bot_pid: 700,
+        command_preview: "agent --print".into(),
+        run_id: format!("run-{pid}"),
+        start_token: Some(process(pid)),
+        bot_start_token: Some(process(700)),
+        owner_instance_id: Some("supervisor-1".into()),
+        lease_expires_at_ms: Some(1_700_000_030_000),
+        pgid: Some(pid),
+        containment: Containment::Keeper,
+        labels: BTreeMap::from([("agent".into(), "codex".into())]),
+        members: vec![process(pid + 1)],
+        ..bare(pid, 1_700_000_000_000)
+    }
+}
+
+/// A little chance, the same every time (xorshift64).
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 >> 33).unwrap() % limit
+    }
+
+    pub fn pick<T: Clone>(&mut self, list: &[T]) -> T {
+        list[self.below(list.len())].clone()
+    }
+}
+
+pub fn file(records: &[Record]) -> String {
+    json!({ "version": 1, "entries": records }).to_string()
+}
+
+fn papercup() -> Value {
+    json!({ "pid": 4242, "startedAt": 1_700_000_000_123_u64, "sessionId": "chat-7", "botPid": 700, "commandPreview": "agent -p" })
+}
+
+/// The only record of a file that has one.
+fn only(text: &str) -> Record {
+    let Imported { mut records, rejected } = read(text).unwrap();
+    assert_eq!((records.len(), rejected), (1, vec![]), "{text}");
+    records.remove(0)
+}
+
+/// Why the only entry of a file was not taken.
+fn refused(text: &str) -> String {
+    let Imported { records, mut rejected } = read(text).unwrap();
+    assert_eq!((records, rejected.len()), (vec![], 1), "{text}");
+    rejected.remove(0)
+}
+
+#[test]
+fn reads_what_we_write() {
+    let records = [ours(4242), ours(4300), bare(77, 0)];
+    assert_eq!(read(&file(&records)), Ok(Imported { records: records.to_vec(), rejected: vec![] }));
+    assert_eq!(read(&file(&[])), Ok(Imported::default()));
+}
+
+#[test]
+fn reads_what_others_wrote() {
+    let pids = json!({ "pids": [{ "pid": 4242, "command": "claude", "spawnedAt": "2023-11-14T22:13:20.123Z", "cwd": "." }] });
+    let manager = json!({ "version": 1, "parentPid": 9, "lastUpdated": 1, "processes": [{ "pid": 4242, "status": "running",
+        "parentPid": 700, "command": "claude", "args": ["-p"], "namespace": "default", "startTime": 1_700_000_000_123_u64 }] });
+    let worker = json!({ "processes": { "sdk:7:4242": { "pid": 4242, "type": "sdk", "sessionId": 7,
+        "startedAt": "2023-11-14T22:13:20.123Z", "pgid": 4242 } } });
+    let nameless =
+        json!({ "processes": { "worker": { "pid": 4242, "startedAt": "2023-11-14T22:13:20.123Z" } } });
+    let text = |text: &str| Some(text.to_owned());
+    for (file, bot_pid, session_id, preview) in [
+        (json!({ "entries": [papercup()] }), 700, text("chat-7"), "agent -p"),
+        (pids, 0, None, "claude"),
+        (manager, 700, None, "claude"),
+        (worker, 0, text("7"), "sdk"),
+        (nameless, 0, None, "worker"),
+    ] {
+        let expected =
+            Record { bot_pid, session_id, command_preview: preview.into(), ..bare(4242, 1_700_000_000_123) };
+        assert_eq!(only(&file.to_string()), expected, "{file}");
+    }
+    assert_eq!(bare(4242, 5).run_id, "old-4242-5");
+}
+
+#[test]
+fn a_number_alone_names_nobody() {
+    let record = only(r#"{"pids":[4242]}"#);
+    assert_eq!(record, bare(4242, 0));
+    assert!(!agrees(record.started_at, 0) && !agrees(record.started_at, 1_000));
+}
+
+#[test]
+fn never_believes_the_group_that_others_wrote_down() {
+    let text = r#"{"processes":{"chroma":{"pid":4242,"pgid":4000,"startedAt":"2023-11-14T22:13:20Z"}}}"#;
+    assert_eq!((only(text).pgid, only(text).containment), (None, Containment::Process));
+}
+
+#[test]
+fn ages_agree_within_the_window_and_not_beyond() {
+    let at = 1_700_000_000_000;
+    for (seen, expected) in [
+        (at, true),
+        (at - WINDOW_MS, true),
+        (at + WINDOW_MS, true),
+        (at - WINDOW_MS - 1, false),
+        (at + WINDOW_MS + 1, false),
+        (0, false),
+        (u64::MAX, false),
+    ] {
+        assert_eq!(agrees(at, seen), expected, "{seen}");
+    }
+    assert!(!agrees(0, 0) && !agrees(0, WINDOW_MS));
+}
+
+#[test]
+fn one_bad_entry_takes_no_other_with_it() {
+    let mut entries =
+        vec![serde_json::to_value(ours(4242)).unwrap(), papercup(), json!(null), json!([]), json!({})];
+    entries.push(json!({ "pid": 9, "runId": "damaged" }));
+    entries.push(serde_json::to_value(ours(4300)).unwrap());
+    let imported = read(&json!({ "version": 1, "entries": entries }).to_string()).unwrap();
+    assert_eq!(imported.records.iter().map(|record| record.pid).collect::<Vec<_>>(), [4242, 4242, 4300]);
+    assert_eq!(imported.rejected.len(), 4);
+    assert_eq!(imported.rejected[0], "entries[2]: neither a PID nor an object");
+    assert_eq!(imported.rejected[3], "entries[5]: missing field `startedAt`");
+}
+
+#[test]
+fn never_takes_a_damaged_entry_of_ours_for_an_old_one() {
+    for name in OURS {
+        let mut entry = papercup();
+        entry[name] = json!("x");
+        refused(&json!({ "entries": [entry] }).to_string());
+    }
+}
+
+#[test]
+fn never_takes_a_number_that_is_no_pid() {
+    #[rustfmt::skip]
+    let none = [
+        "0", "-1", "-4242", "1.5", "4242.0", "1e3", "2147483648", "4294967297",
+        "18446744073709551617", "1e300", "true", "\"4242\"", "null", "[]", "{}",
+    ];
+    for pid in none {
+        refused(&format!(r#"{{"entries":[{{"pid":{pid},"startedAt":1}}]}}"#));
+        refused(&format!(r#"{{"pids":[{pid}]}}"#));
+        refused(&file(&[ours(4242)]).replace("\"pid\":4242", &format!("\"pid\":{pid}")));
+    }
+}
+
+#[test]
+fn a_field_of_the_wrong_kind_refuses_its_entry() {
+    for (name, value) in [
+        ("startedAt", json!("yesterday")),
+        ("startedAt", json!(-1)),
+        ("startedAt", json!(1e300)),
+        ("startedAt", json!(u64::MAX)),
+        ("startedAt", json!(true)),
+        ("sessionId", json!([])),
+        ("botPid", json!(-1)),
+        ("botPid", json!("700")),
+        ("commandPreview", json!(7)),
+    ] {
+        let mut entry = papercup();
+        entry[name] = value;
+        refused(&json!({ "entries": [entry] }).to_string());
+    }
+    for name in ["startedAt", "sessionId", "botPid", "commandPreview"] {
+        let mut entry = papercup();
+        entry[name] = Value::Null;
+        only(&json!({ "entries": [entry] }).to_string());
+    }
+}
+
+#[test]
+fn an_entry_whose_token_names_another_process_was_tampered_with() {
+    let whole = ours(4242);
+    for (tampered, why) in [
+        (Record { pid: 4243, ..whole.clone() }, "startToken"),
+        (Record { start_token: Some(process(4243)), ..whole.clone() }, "startToken"),
+        (Record { bot_pid: 701, ..whole.clone() }, "botStartToken"),
+        (Record { bot_pid: 0, ..whole.clone() }, "botStartToken"),
+        (Record { bot_start_token: None, bot_pid: -1, ..whole.clone() }, "botStartToken"),
+        (Record { pgid: Some(-1), ..whole.clone() }, "pgid"),
+        (Record { pgid: Some(0), ..whole.clone() }, "pgid"),
+        (Record { run_id: String::new(), ..whole.clone() }, "runId"),
+    ] {
+        assert!(refused(&file(std::slice::from_ref(&tampered))).contains(why), "{tampered:?}");
+    }
+    refused(&file(&[whole]).replace("4242:8812345:", "4242:-8812345:"));
+}
+
+#[test]
+fn a_file_that_is_none_is_corrupt() {
+    let deep = "[".repeat(100_000);
+    let nested = format!(r#"{{"entries":[{}{}]}}"#, "[".repeat(500), "]".repeat(500));
+    for text in [
+        "",
+        " ",
+        "{",
+        "[]",
+        "7",
+        "null",
+        "{}",
+        r#"{"entries":{}}"#,
+        r#"{"pids":7}"#,
+        r#"{"processes":null}"#,
+        r#"{"version":"1","entries":[]}"#,
+        r#"{"version":null,"entries":[]}"#,
+        r#"{"other":[]}"#,
+        "\0",
+        r#"{"entries":[]}}"#,
+        &deep,
+        &nested,
+    ] {
+        assert!(matches!(read(text), Err(Unreadable::Corrupt(_))), "{:?}", text.get(..40));
+    }
+}
+
+#[test]
+fn never_touches_what_a_newer_version_wrote() {
+    let newer = file(&[ours(4242)]).replace("\"version\":1", "\"version\":2");
+    assert_eq!(read(&newer), Err(Unreadable::Newer(2)));
+    assert_eq!(read(r#"{"version":3,"runs":{}}"#), Err(Unreadable::Newer(3)));
+    assert_eq!(read(r#"{"version":1e30,"entries":[]}"#), Err(Unreadable::Newer(u64::MAX)));
+    assert_eq!(read(r#"{"version":1.5,"entries":[]}"#), Err(Unreadable::Newer(u64::MAX)));
+}
+
+#[test]
+fn the_last_of_equal_names_counts_as_in_javascript() {
+    assert_eq!(only(r#"{"pids":[1],"pids":[{"pid":5,"pid":4242}]}"#).pid, 4242);
+}
+
+#[test]
+fn text_never_reaches_a_terminal_as_it_came() {
+    let long = format!("a\u{0}b\u{1b}[2J\u{9b}{}", "é".repeat(500));
+    let record = only(&file(&[Record {
+        command_preview: long.clone(),
+        run_id: long.clone(),
+        session_id: Some(long.clone()),
+        labels: BTreeMap::from([(long.clone(), long.clone())]),
+        ..ours(4242)
+    }]));
+    let (name, value) = record.labels.first_key_value().unwrap();
+    let session = record.session_id.as_ref().unwrap();
+    for (text, most) in
+        [(&record.command_preview, 120), (&record.run_id, 256), (session, 256), (name, 256), (value, 256)]
+    {
+        assert!(text.starts_with("a\u{fffd}b\u{fffd}[2J\u{fffd}é") && text.ends_with('…'), "{text}");
+        assert_eq!(text.chars().count(), most);
+    }
+    let entry = json!({ "entries": [{ "pid": 4242, "commandPreview": long, "sessionId": long }] });
+    assert_eq!(only(&entry.to_string()).command_preview, record.command_preview);
+}
+
+#[test]
+fn text_that_fits_is_left_alone() {
+    for text in ["é".repeat(120), String::new(), "agent --print 'a b'".into()] {
+        let mut tidied = text.clone();
+        tidy(&mut tidied, PREVIEW);
+        assert_eq!(tidied, text);
+    }
+}
+
+#[test]
+fn never_repeats_what_was_in_a_refused_entry() {
+    let secret = "hunter2".repeat(100);
+    for name in ["graceMs", "state", "startToken", "members", "labels", "keeper"] {
+        let mut entry = serde_json::to_value(ours(4242)).unwrap();
+        entry[name] = json!(format!("\"{secret}"));
+        let why = refused(&json!({ "version": 1, "entries": [entry] }).to_string());
+        assert!(!why.contains("hunter2") && why.chars().count() <= WHY, "{why}");
+    }
+    let named = json!({ "processes": { secret: [] } });
+    assert_eq!(refused(&named.to_string()).chars().count(), WHY);
+}
+
+#[test]
+fn times_are_read_in_every_unit_that_was_found() {
+    for (value, expected) in [
+        (json!(1_700_000_000_123_u64), Some(1_700_000_000_123)),
+        (json!(1_700_000_000), Some(1_700_000_000_000)),
+        (json!(1_700_000_000.25), Some(1_700_000_000_250)),
+        (json!(1_700_000_000_123.5), Some(1_700_000_000_123)),
+        (json!(0), Some(0)),
+        (json!(-5), None),
+        (json!(-5.5), None),
+        (json!(1e18), None),
+        (json!("1700000000"), None),
+    ] {
+        assert_eq!(time(&value), expected, "{value}");
+    }
+}
+
+#[test]
+fn reads_iso_8601_and_nothing_that_merely_looks_like_it() {
+    for (text, expected) in [
+        ("1970-01-01T00:00:00Z", Some(0)),
+        ("2023-11-14T22:13:20Z", Some(1_700_000_000_000)),
+        ("2023-11-14T22:13:20.123Z", Some(1_700_000_000_123)),
+        ("2023-11-14T22:13:20.1Z", Some(1_700_000_000_100)),
+        ("2023-11-14T22:13:20.123456789Z", Some(1_700_000_000_123)),
+        ("2023-11-15T00:13:20+02:00", Some(1_700_000_000_000)),
+        ("2023-11-14T16:43:20-05:30", Some(1_700_000_000_000)),
+        ("2000-02-29T00:00:00Z", Some(951_782_400_000)),
+        ("2024-02-29T23:59:59Z", Some(1_709_251_199_000)),
+        ("2024-03-01T00:00:00Z", Some(1_709_251_200_000)),
+        ("2100-03-01T00:00:00Z", Some(4_107_542_400_000)),
+        ("9999-12-31T23:59:59.999Z", Some(253_402_300_799_999)),
+        ("1970-01-01T00:00:00+00:01", None),
+        ("1969-12-31T23:59:59Z", None),
+        ("0000-01-01T00:00:00Z", None),
+        ("2023-02-29T00:00:00Z", None),
+        ("2100-02-29T00:00:00Z", None),
+        ("2023-13-01T00:00:00Z", None),
+        ("2023-00-01T00:00:00Z", None),
+        ("2023-01-00T00:00:00Z", None),
+        ("2023-04-31T00:00:00Z", None),
+        ("2023-01-01T24:00:00Z", None),
+        ("2023-01-01T00:60:00Z", None),
+        ("2023-01-01T00:00:60Z", None),
+        ("2023-01-01T00:00:00", None),
+        ("2023-01-01T00:00:00.Z", None),
+        ("2023-01-01T00:00:00.1234567890Z", None),
+        ("2023-01-01T00:00:00.123", None),
+        ("2023-01-01T00:00:00+24:00", None),
+        ("2023-01-01T00:00:00+0200", None),
+        ("2023-01-01T00:00:00ZZ", None),
+        ("2023-01-01 00:00:00Z", None),
+        ("2023-1-1T00:00:00Z", None),
+        ("+023-01-01T00:00:00Z", None),
+        ("2023-01-01T00:00:00é", None),
+        ("2023-01-01T00:00:0éZ", None),
+        ("", None),
+    ] {
+        assert_eq!(iso(text), expected, "{text}");
+    }
+}
+
+#[test]
+fn every_day_of_the_calendar_is_one_later_than_the_day_before() {
+    let mut expected = days(1890, 1, 1).unwrap();
+    for (year, month) in (1890..2510).flat_map(|year| (1..=12).map(move |month| (year, month))) {
+        for day in (1..=31).filter_map(|day| days(year, month, day)) {
+            assert_eq!(day, expected, "{year}-{month}");
+            expected += 1;
+        }
+    }
+    assert_eq!(days(1970, 1, 1), Some(0));
+}
+
+/// What must hold of every record, wherever it came from.
+fn assert_sound(record: &Record, text: &str) {
+    let tidy = |text: &str, most| text.chars().count() <= most && !text.contains(char::is_control);
+    assert!(record.pid > 0 && record.bot_pid >= 0, "{text}");
+    assert!(record.start_token.as_ref().is_none_or(|token| token.pid == record.pid), "{text}");
+    assert!(record.bot_start_token.as_ref().is_none_or(|token| token.pid == record.bot_pid), "{text}");
+    assert!(record.pgid.is_none_or(|pgid| pgid > 0), "{text}");
+    assert!(record.members.iter().all(|member| member.pid > 0), "{text}");
+    assert!(!record.run_id.is_empty() && tidy(&record.run_id, ID), "{text}");
+    assert!(tidy(&record.command_preview, PREVIEW), "{text}");
+    assert!(record.session_id.as_ref().is_none_or(|session| tidy(session, ID)), "{text}");
+}
+
+pub fn mutate(seed: &str, random: &mut Random) -> String {
+    #[rustfmt::skip]
+    const BITS: [&str; 22] = [
+        "null", "-1", "0", "1", "4242", "2147483648", "1e400", "1.5", "18446744073709551616", "\"\"", "\"\\u0000\"",
+        "\\ud800", "{", "}", "[", "]", "[[[[[[[[", ",", ":", "\"", "\"pid\":7,", "\"startToken\":\"7:8:9:b\",",
+    ];
+    let mut bytes = seed.as_bytes().to_vec();
+    for _ in 0..=random.below(4) {
+        let at = random.below(bytes.len() + 1);
+        let to = (at + random.below(24)).min(bytes.len());
+        match random.below(6) {
+            0 if at < to => bytes[at] ^= 1 << random.below(8),
+            1 => drop(bytes.drain(at..to)),
+            2 if random.below(4) == 0 => bytes.truncate(at),
+            3 => bytes.extend_from_within(at..to),
+            // A digit for a digit: the file stays valid, and what it says does not.
+            4 => bytes[at..to]
+                .iter_mut()
+                .filter(|b| b.is_ascii_digit())
+                .for_each(|b| *b = b'0' + (*b - b'0' + 3) % 10),
+            _ => drop(bytes.splice(at..at, random.pick(&BITS).bytes())),
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// `MUTATIONS=1000000` for a longer run.
+#[test]
+fn no_mutation_of_a_file_is_a_danger() {
+    let count = std::env::var("MUTATIONS").ok().and_then(|text| text.parse().ok()).unwrap_or(20_000);
+    let seeds = [
+        file(&[ours(4242)]),
+        file(&[ours(4242), bare(77, 1_700_000_000_000)]),
+        json!({ "entries": [papercup(), papercup()] }).to_string(),
+        json!({ "pids": [4242, { "pid": 4243, "command": "claude", "spawnedAt": "2023-11-14T22:13:20.123Z" }] }).to_string(),
+        json!({ "processes": { "sdk:7:4242": { "pid": 4242, "type": "sdk", "sessionId": 7, "startedAt": "2023-11-14T22:13:20Z" } } }).to_string(),
+    ];
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let (mut taken, mut refused, mut unreadable) = (0, 0, 0);
+    for _ in 0..count {
+        let seed = random.pick(&seeds);
+        let text = mutate(&seed, &mut random);
+        let Ok(imported) = read(&text) else {
+            unreadable += 1;
+            continue;
+        };
+        imported.records.iter().for_each(|record| assert_sound(record, &text));
+        assert!(imported.rejected.iter().all(|why| why.chars().count() <= WHY), "{text}");
+        taken += imported.records.len();
+        refused += imported.rejected.len();
+        // What was taken is written as ours, and then means the same for ever.
+        if random.below(8) == 0 {
+            let again = read(&file(&imported.records));
+            assert_eq!(again, Ok(Imported { records: imported.records, rejected: vec![] }), "{text}");
+        }
+    }
+    println!("{count} files: {taken} entries taken, {refused} refused, {unreadable} files unreadable");
+    assert!(taken > 0 && refused > 0 && unreadable > 0, "the mutations reach every branch");
+}

@@ -1,0 +1,152 @@
+//! The journal: appended to by everybody, without a lock.
+//!
+//! One `write` with `O_APPEND` is one piece: the kernel lets no other in between. What needs an argument is how the journal
+//! is replaced while others write to it. Whoever makes a checkpoint renames it to `.old` and reads that to its end. A
+//! writer that still had the old one open looks, after every write, whether the path still is the file it wrote to; if
+//! not, it writes again, to the new one. So a line is in what the checkpoint has read (written before the rename, which
+//! comes before the read), or the writer has noticed and repeated it. Twice does no harm, see [`super::table`].
+//!
+//! A line is its length, a space, JSON, and a newline. Each write begins with a newline: whatever a crash or a full disk has
+//! left at the end is then a line of its own, whose length does not agree.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+
+use super::disk::{self, Paths};
+use super::error::RegistryError;
+use super::record::Line;
+use super::{failpoint, import};
+
+/// How often the journal may be replaced under a writer's hands.
+const ATTEMPTS: usize = 64;
+
+#[derive(Debug, Default)]
+pub struct Journal {
+    file: Option<File>,
+}
+
+impl Journal {
+    /// When this returns, the lines are in the journal that is in place, or will be seen by whoever replaces it.
+    pub fn append(&mut self, paths: &Paths, bytes: &[u8]) -> Result<(), RegistryError> {
+        for _ in 0..ATTEMPTS {
+            let file = self.open(paths)?;
+            let written = failpoint::write(bytes, |part| write_at_once(file, part));
+            written.map_err(|error| disk::unwritable(&paths.journal, &error))?;
+            if is_in_place(file, paths) {
+                return Ok(());
+            }
+            self.file = None;
+        }
+        Err(disk::unwritable(&paths.journal, &io::Error::from_raw_os_error(nix::libc::EBUSY)))
+    }
+
+    /// The journal, made if need be, and its folder too: somebody may have deleted both while we run.
+    fn open(&mut self, paths: &Paths) -> Result<&mut File, RegistryError> {
+        let file = match self.file.take() {
+            Some(file) => file,
+            None => match disk::open_to_append(&paths.journal, true) {
+                Err(RegistryError::Unwritable { errno: nix::errno::Errno::ENOENT, .. }) => {
+                    paths.make_folder()?;
+                    disk::open_to_append(&paths.journal, true)?
+                }
+                opened => opened?,
+            },
+        };
+        Ok(self.file.insert(file))
+    }
+}
+
+/// All of it in one call, or an error: the rest, written later, could come after somebody else's line.
+fn write_at_once(file: &mut File, bytes: &[u8]) -> io::Result<()> {
+    match file.write(bytes) {
+        Ok(count) if count == bytes.len() => Ok(()),
+        Ok(_) => Err(io::Error::from_raw_os_error(nix::libc::ENOSPC)),
+        Err(error) => Err(error),
+    }
+}
+
+fn is_in_place(file: &File, paths: &Paths) -> bool {
+    let (Ok(ours), Ok(there)) = (file.metadata(), std::fs::symlink_metadata(&paths.journal)) else {
+        return false;
+    };
+    (ours.dev(), ours.ino()) == (there.dev(), there.ino())
+}
+
+/// Lines as they are written.
+pub fn encode<'a>(lines: impl IntoIterator<Item = &'a Line>) -> Vec<u8> {
+    let mut bytes = vec![b'\n'];
+    for line in lines {
+        // Maps with text keys and plain values: there is nothing that JSON cannot hold.
+        let Ok(json) = serde_json::to_vec(line) else { continue };
+        bytes.extend_from_slice(json.len().to_string().as_bytes());
+        bytes.push(b' ');
+        bytes.extend_from_slice(&json);
+        bytes.push(b'\n');
+    }
+    bytes
+}
+
+/// The lines of a journal, and how many pieces of it were none.
+pub fn decode(bytes: &[u8]) -> (Vec<Line>, usize) {
+    let mut torn = 0;
+    let lines = bytes.split(|&byte| byte == b'\n').filter(|piece| !piece.is_empty());
+    let lines = lines.filter_map(|piece| {
+        let line = decode_line(piece);
+        torn += usize::from(line.is_none());
+        line
+    });
+    (lines.collect(), torn)
+}
+
+fn decode_line(piece: &[u8]) -> Option<Line> {
+    let space = piece.iter().position(|&byte| byte == b' ')?;
+    let (length, json) = (&piece[..space], &piece[space + 1..]);
+    let length: usize = std::str::from_utf8(length).ok()?.parse().ok()?;
+    if json.len() != length {
+        return None;
+    }
+    match serde_json::from_slice(json).ok()? {
+        Line::Intent { entry } => Some(Line::Intent { entry: Box::new(import::sound(*entry).ok()?) }),
+        Line::Returned { entry, by } => {
+            Some(Line::Returned { entry: Box::new(import::sound(*entry).ok()?), by })
+        }
+        line => Some(line),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dropped(key: &str) -> Line {
+        Line::Dropped { keys: vec![key.into()] }
+    }
+
+    #[test]
+    fn a_torn_piece_does_not_spoil_what_follows_it() {
+        let whole = encode([&dropped("a"), &dropped("b")]);
+        for cut in 0..whole.len() {
+            let bytes = [&whole[..cut], &encode([&dropped("c")])].concat();
+            let (lines, _) = decode(&bytes);
+            let first = &whole[..cut];
+            let complete = first.split(|&byte| byte == b'\n').count().saturating_sub(2);
+            let expected = [dropped("a"), dropped("b")].into_iter().take(complete);
+            // A line that lacks nothing but its newline is complete as well.
+            let (lone, _) = decode(first);
+            assert!(lone.len() == complete || lone.len() == complete + 1, "cut at {cut}");
+            assert_eq!(lines.last(), Some(&dropped("c")), "cut at {cut}");
+            assert_eq!(lines[..complete], expected.collect::<Vec<_>>(), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn nothing_but_whole_lines_is_read() {
+        let json = serde_json::to_string(&dropped("a")).unwrap();
+        for text in
+            ["", "\n\n", "x", "12", "5 {}", &json, &format!("{} {json}", json.len() - 1), "2 {}", "\u{0}"]
+        {
+            assert_eq!(decode(text.as_bytes()).0, [], "{text:?}");
+        }
+    }
+}

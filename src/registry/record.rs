@@ -1,0 +1,182 @@
+//! What is written about a run, and the lines by which that changes.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::identity::ProcessRef;
+use crate::run::Policy;
+
+/// One run: an entry of the registry file, in the shape that people and other bots read.
+///
+/// The first five fields are those of the oldest files; one that has no more was written by somebody else, and what is
+/// missing is unknown (see [`super::import`]).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Record {
+    /// The root's, or that of the registered process.
+    pub pid: i32,
+    /// Milliseconds since 1970, like all times here.
+    pub started_at: u64,
+    pub session_id: Option<String>,
+    /// The owner's.
+    pub bot_pid: i32,
+    pub command_preview: String,
+
+    pub run_id: String,
+    pub state: State,
+    /// The root, named for ever. `None`: an old entry, whose process can only be guessed at by its age.
+    pub start_token: Option<ProcessRef>,
+    /// The owner, likewise.
+    pub bot_start_token: Option<ProcessRef>,
+    /// The owner as a supervisor: one process may have several.
+    pub owner_instance_id: Option<String>,
+    /// Until then the owner is taken to be alive if that cannot be found out.
+    pub lease_expires_at_ms: Option<u64>,
+    /// The process group the root was in. The group is the run's only if the root leads it (`pgid == pid`).
+    pub pgid: Option<i32>,
+    pub containment: Containment,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub keeper: Option<Keeper>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backend_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scope_key: Option<String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    pub grace_ms: u64,
+    pub on_owner_exit: Policy,
+    pub created_at_ms: u64,
+    pub updated_at_ms: u64,
+    pub last_output_at_ms: Option<u64>,
+    /// Members of a registered process's group that were seen while it lived: they vouch for the group afterwards.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub members: Vec<ProcessRef>,
+    /// How it ended, if nobody was there to hear it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit: Option<Exit>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    Starting,
+    Running,
+    Exiting,
+    /// Ended when its owner was gone. The entry waits for the next bot to take note of it.
+    Exited,
+}
+
+/// What holds the tree together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Containment {
+    /// A keeper: nobody leaves.
+    Keeper,
+    /// A registered process that leads its group.
+    Group,
+    /// A registered process in somebody else's group: it and its descendants.
+    Process,
+}
+
+/// The run's keeper, and the abstract Unix socket at which it can be asked.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Keeper {
+    pub start_token: ProcessRef,
+    pub address: String,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Exit {
+    pub at_ms: u64,
+    /// In the words of the native side, see `Cause::name`.
+    pub ending: String,
+    pub exit_code: Option<i32>,
+    pub signal: Option<i32>,
+    /// How many processes could not be ended.
+    pub survivors: usize,
+}
+
+impl Record {
+    /// One of which nothing is known; its owner is filled in by whoever writes it down.
+    pub fn blank() -> Self {
+        Self {
+            pid: 0,
+            started_at: 0,
+            session_id: None,
+            bot_pid: 0,
+            command_preview: String::new(),
+            run_id: String::new(),
+            state: State::Running,
+            start_token: None,
+            bot_start_token: None,
+            owner_instance_id: None,
+            lease_expires_at_ms: None,
+            pgid: None,
+            containment: Containment::Process,
+            keeper: None,
+            backend_id: None,
+            scope_key: None,
+            labels: BTreeMap::new(),
+            grace_ms: 5_000,
+            on_owner_exit: Policy::Kill,
+            created_at_ms: 0,
+            updated_at_ms: 0,
+            last_output_at_ms: None,
+            members: Vec::new(),
+            exit: None,
+        }
+    }
+
+    /// What tells entries apart. The root's identity is unique for ever; run ids are chosen by people.
+    pub fn key(&self) -> String {
+        match &self.start_token {
+            Some(token) => token.to_string(),
+            None => format!("old:{}:{}", self.pid, self.started_at),
+        }
+    }
+}
+
+/// A change, one line of the journal. Applied in order by [`super::table::Table::apply`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+pub enum Line {
+    /// Written before anything is started, or when a process is registered.
+    Intent { entry: Box<Record> },
+    /// The command runs.
+    Started { key: String, at: u64 },
+    /// The tree is being ended.
+    Exiting { key: String, at: u64 },
+    /// The tree is gone, and so is the owner: the entry stays.
+    Ended { key: String, exit: Exit },
+    /// The entry goes: its run is over and its owner knows, or nothing was started, or it was reaped.
+    Dropped { keys: Vec<String> },
+    /// Another owner for each of these, if the present one still is the one it is claimed from. Written before anything is
+    /// signalled.
+    Claimed { claims: Vec<Claim>, by: Owner, at: u64 },
+    /// A claim is given up, if it still is this instance's: the entry is again as it was. Or it goes on otherwise than it was.
+    Returned { entry: Box<Record>, by: String },
+    /// The owner is well.
+    Lease { instance: String, until: u64 },
+    /// See [`Record::members`].
+    Members { key: String, members: Vec<ProcessRef>, at: u64 },
+}
+
+/// An entry and its owner, as whoever wants it has seen them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claim {
+    pub key: String,
+    pub from: Option<String>,
+}
+
+/// Who answers for runs: a supervisor in a process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Owner {
+    pub instance: String,
+    pub process: ProcessRef,
+    pub lease_until: u64,
+}

@@ -1,0 +1,148 @@
+//! Taking over a run that outlived its bot.
+
+use std::fmt;
+
+use nix::errno::Errno;
+
+use super::ears::Ears;
+use super::run::Run;
+use super::{Ending, OnEvent, RunEvent, runtime, watch};
+use crate::keeper::visit::Visit;
+use crate::reap::{self, Verb};
+use crate::registry::{Claim, Entry, Instance, Record, RegistryError, State};
+use crate::run::{Cause, ExitStatus};
+
+#[derive(Debug)]
+pub enum AdoptError {
+    NotFound,
+    /// Somebody answers for it, and that may be us.
+    Owned {
+        reason: String,
+        by_us: bool,
+    },
+    /// It is not proven to be what was recorded, or its keeper does not take us.
+    Refused {
+        reason: String,
+    },
+    Registry(RegistryError),
+}
+
+impl AdoptError {
+    /// The `code` of the JS error.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NotFound => "ERR_OWNED_NOT_FOUND",
+            Self::Owned { by_us: true, .. } => "ERR_OWNED_ALREADY_OWNED",
+            Self::Owned { by_us: false, .. } => "ERR_OWNED_OWNER_ALIVE",
+            Self::Refused { .. } => "ERR_OWNED_NOT_ADOPTED",
+            Self::Registry(error) => error.code(),
+        }
+    }
+}
+
+impl fmt::Display for AdoptError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotFound => write!(f, "the registry has no such run, or nothing of it is alive any more."),
+            Self::Owned { reason, .. } => write!(f, "the run has an owner: {reason}."),
+            Self::Refused { reason } => write!(f, "the run was not taken over: {reason}."),
+            Self::Registry(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl From<RegistryError> for AdoptError {
+    fn from(error: RegistryError) -> Self {
+        Self::Registry(error)
+    }
+}
+
+/// Becomes the owner of a run, and listens to it. `None` if it has no keeper to talk to. Blocks.
+///
+/// The claim is recorded first: of two bots that want the same run, the one whose claim comes first in the journal gets it.
+pub fn adopt(owner: &Instance, key: &str, on_event: OnEvent) -> Result<Option<Run>, AdoptError> {
+    let runtime = runtime::get().map_err(|error| AdoptError::Refused { reason: error.to_string() })?;
+    let (entry, record, former) = take(owner, key)?;
+    if record.state == State::Exited {
+        entry.over();
+        tell_end(&record, &on_event);
+        return Ok(None);
+    }
+    let (Some(keeper), Some(root)) = (record.keeper.clone(), record.start_token.clone()) else {
+        runtime.loop_handle.spawn(watch::watch(entry, record, Some(on_event)));
+        return Ok(None);
+    };
+    let talk = Visit::start(&keeper.start_token, &keeper.address, &root)
+        .and_then(|mut visit| visit.adopt().map(|heard| (visit, heard)));
+    match talk {
+        Ok((visit, heard)) => {
+            // Its bot may not have lived to say so.
+            entry.started();
+            let run = Run::new(visit.socket, keeper.start_token, runtime);
+            let ears = Ears {
+                run: run.clone(),
+                exec: None,
+                heard,
+                inbox: visit.inbox,
+                root,
+                origin: None,
+                run_id: record.run_id,
+                entry,
+                has_deadline: false,
+                on_event,
+            };
+            runtime.loop_handle.spawn(ears.listen());
+            Ok(Some(run))
+        }
+        // Without its keeper it is a process like any other.
+        Err(Errno::ESRCH) => {
+            runtime.loop_handle.spawn(watch::watch(entry, record, Some(on_event)));
+            Ok(None)
+        }
+        Err(errno) => {
+            // Somebody may answer for it after all, and must not lose it to us.
+            owner.registry.give_back(&former, &owner.id)?;
+            Err(AdoptError::Refused { reason: format!("its keeper does not take a new owner ({errno})") })
+        }
+    }
+}
+
+/// Makes the entry ours, unless it is already because a reaper has claimed it. With it, the entry as it was before.
+fn take(owner: &Instance, key: &str) -> Result<(Entry, Record, Record), AdoptError> {
+    if let Some(ours) = owner.registry.take_adopted(key) {
+        return Ok(ours);
+    }
+    let table = owner.registry.load()?;
+    let record = table.get(key).ok_or(AdoptError::NotFound)?;
+    let planned = reap::judge(owner, record);
+    match planned.action {
+        Verb::Leave => {
+            let by_us = record.bot_start_token.as_ref() == Some(owner.registry.me());
+            return Err(AdoptError::Owned { reason: planned.reason.to_string(), by_us });
+        }
+        Verb::Drop if record.state != State::Exited => return Err(AdoptError::NotFound),
+        Verb::DropReused => return Err(AdoptError::NotFound),
+        Verb::Skip => return Err(AdoptError::Refused { reason: planned.reason.to_string() }),
+        Verb::Drop | Verb::End | Verb::Adopt => {}
+    }
+    let claimed = owner.claim(vec![Claim { key: key.to_owned(), from: record.owner_instance_id.clone() }])?;
+    let faster = || AdoptError::Owned { reason: "another bot was faster".to_owned(), by_us: false };
+    owner.adopt(claimed.into_iter().next().ok_or_else(faster)?, record.clone());
+    owner.registry.take_adopted(key).ok_or_else(faster)
+}
+
+fn tell_end(record: &Record, on_event: &OnEvent) {
+    let exit = record.exit.as_ref();
+    let status =
+        exit.and_then(|exit| exit.exit_code.map(ExitStatus::Code).or(exit.signal.map(ExitStatus::Signal)));
+    if let Some(status) = status {
+        on_event(RunEvent::RootExited(status));
+    }
+    let cause = exit.and_then(|exit| Cause::named(&exit.ending)).unwrap_or(Cause::RootExit);
+    on_event(RunEvent::Extinct {
+        ending: Ending::Kept(cause),
+        reason: String::new(),
+        escaped: Vec::new(),
+        survivors: Vec::new(),
+    });
+}

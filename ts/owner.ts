@@ -1,0 +1,118 @@
+// Who answers for runs: what all parts of a supervisor share.
+
+import type { EventEmitter } from 'node:events'
+import { resolve } from 'node:path'
+import type { LeaseEvent, OwnedEvent, ReapDecision, RegistryEvent, SupervisorOptions } from '../index.js'
+import { checkOptions, checkString, duration, refuse } from './checks.js'
+import { codedError, invalidType, invalidValue, outOfRange } from './errors.js'
+import { freshId } from './ids.js'
+import { openRegistry } from './native.js'
+import { flushAtExit, Registry } from './registry.js'
+import { RunTable } from './runs.js'
+import { type Trouble, warnOf } from './trouble.js'
+
+const DEFAULT_GRACE_MS = 5000
+const DEFAULT_LEASE_MS = 30_000
+const MIN_LEASE_MS = 1000
+const MAX_LEASE_MS = 2 ** 31 - 1
+const DEFAULT_PATH = 'data/process-registry.json'
+
+export class Owner {
+  readonly registryPath: string
+  readonly graceMs: number
+  readonly runs = new RunTable()
+  #leaseMs: number
+  #instanceId: string | undefined
+  #registry: Registry | undefined
+  #written = false
+  #emitter: EventEmitter
+
+  constructor(options: SupervisorOptions | undefined, emitter: EventEmitter) {
+    checkOptions(options)
+    this.registryPath = pathOf(options?.registryPath)
+    this.graceMs = duration(options?.graceMs, 'options.graceMs') ?? DEFAULT_GRACE_MS
+    this.#leaseMs = lease(options?.leaseMs)
+    refuseEventLog(options)
+    this.#emitter = emitter
+  }
+
+  get instanceId(): string {
+    this.#instanceId ??= freshId()
+    return this.#instanceId
+  }
+
+  /** To be read. */
+  get registry(): Registry {
+    this.#registry ??= new Registry(
+      openRegistry(this.registryPath, this.instanceId, this.#leaseMs, (json) =>
+        this.report(JSON.parse(json) as Trouble),
+      ),
+    )
+    return this.#registry
+  }
+
+  /** To be written to. */
+  writing(): Registry {
+    const { registry } = this
+    if (!this.#written) {
+      this.#written = true
+      flushAtExit(this.registryPath, registry)
+    }
+    return registry
+  }
+
+  announce(decisions: readonly ReapDecision[]): void {
+    if (this.#emitter.listenerCount('event') === 0) return
+    for (const decision of decisions) this.#emit({ type: 'reap-decision', ...decision })
+  }
+
+  /** Something is wrong that no call of the bot's can be blamed for. If nobody listens, it is still said. */
+  report(trouble: Trouble): void {
+    const { kind, message, path, runIds } = trouble
+    const event: RegistryEvent | LeaseEvent =
+      kind === 'lease-lost'
+        ? { type: 'lease', kind: 'lost', message, runIds: runIds ?? [] }
+        : { type: 'registry', kind, message, path: path ?? this.registryPath }
+    if (!this.#emit(event)) warnOf(event, this.registryPath)
+  }
+
+  /** Returns whether anybody has listened. */
+  #emit(event: OwnedEvent): boolean {
+    return this.#emitter.emit('event', event)
+  }
+}
+
+/** Absolute from now on: a bot may change its directory later, and its registry stays where it is. */
+function pathOf(given: unknown): string {
+  if (given !== undefined) {
+    checkString(given, 'options.registryPath')
+    if (given === '')
+      throw invalidValue('options.registryPath', given, 'must be the path of a file, or be left out')
+  }
+  const path = given ?? (process.env.SPAWN_OWNED_REGISTRY || DEFAULT_PATH)
+  try {
+    return resolve(path)
+  } catch (error) {
+    throw codedError(
+      Error,
+      'ERR_OWNED_REGISTRY_PATH',
+      `The registry's path "${path}" is relative, and the current directory is gone (${(error as Error).message}). ` +
+        'Set options.registryPath or $SPAWN_OWNED_REGISTRY to an absolute path.',
+    )
+  }
+}
+
+function lease(given: unknown): number {
+  const leaseMs = duration(given, 'options.leaseMs') ?? DEFAULT_LEASE_MS
+  if (!(leaseMs >= MIN_LEASE_MS && leaseMs <= MAX_LEASE_MS))
+    throw outOfRange('options.leaseMs', `>= ${MIN_LEASE_MS} && <= ${MAX_LEASE_MS}`, leaseMs)
+  return Math.trunc(leaseMs)
+}
+
+/** `null`, no log, is what there is now. */
+function refuseEventLog(options: object | undefined): void {
+  const { eventLogPath } = (options ?? {}) as { eventLogPath?: unknown }
+  if (eventLogPath != null && typeof eventLogPath !== 'string')
+    throw invalidType('options.eventLogPath', 'of type string or null', eventLogPath)
+  refuse(options ?? {}, 'eventLogPath')
+}

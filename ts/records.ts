@@ -1,0 +1,69 @@
+// How the run of a record ended. Pure.
+
+import type { ProcessInfo, RunExit, RunRecord } from '../index.js'
+import { describeExit, type Ending } from './exit.js'
+import type { EndedRun } from './registry.js'
+import { signalName } from './signals.js'
+
+/**
+ * Whether there is nothing left to be ended. A run that has ended and left survivors is not over: they may be
+ * within reach now.
+ */
+export function isOver({ state, exit }: RunRecord): boolean {
+  return state === 'exited' && (exit?.survivors ?? 0) === 0
+}
+
+/** The exit that was written down by the keeper of a run that had no owner. */
+export function exitOfRecord(record: RunRecord): RunExit {
+  const { exit, startedAt, updatedAtMs } = record
+  return describeExit({
+    runId: record.runId,
+    ending: (exit?.ending ?? 'lost') as Ending,
+    cancelReason: undefined,
+    exitCode: exit?.exitCode ?? null,
+    signal: signalOf(exit?.signal),
+    durationMs: Math.max(0, (exit?.atMs ?? updatedAtMs) - startedAt),
+    timeoutMs: 0,
+    escaped: [],
+    survivors: unnamedSurvivors(record),
+    survivorCount: exit?.survivors,
+  })
+}
+
+/** The registry has only their number. */
+function unnamedSurvivors(record: RunRecord): ProcessInfo[] {
+  const count = record.exit?.survivors ?? 0
+  if (count === 0) return []
+  return [stillThere(record, `${count} of this run's processes could not be ended; which, was not recorded`)]
+}
+
+/** The exit of a run that was ended through the registry, or was found ended. */
+export function exitOfEnded(ended: EndedRun): RunExit {
+  const { record } = ended
+  return describeExit({
+    runId: record.runId,
+    ending: ended.ending,
+    cancelReason: ended.reason,
+    exitCode: ended.exitCode ?? null,
+    signal: signalOf(ended.signal),
+    durationMs: Math.max(0, (record.exit?.atMs ?? Date.now()) - record.startedAt),
+    timeoutMs: 0,
+    escaped: ended.escaped,
+    survivors: survivorsOf(ended),
+  })
+}
+
+/** Nobody may read "nothing is left" where nobody could look. */
+function survivorsOf({ outcome, record, survivors, error }: EndedRun): ProcessInfo[] {
+  if (outcome !== 'failed' || survivors.length > 0) return survivors
+  return [stillThere(record, error ?? 'could not be ended')]
+}
+
+/** A run as a whole, named by its root. */
+function stillThere({ pid, startToken, commandPreview }: RunRecord, why: string): ProcessInfo {
+  return { pid, startToken: startToken ?? '', command: commandPreview, why }
+}
+
+function signalOf(number: number | null | undefined): NodeJS.Signals | null {
+  return number == null ? null : signalName(number)
+}

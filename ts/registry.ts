@@ -1,0 +1,158 @@
+// The registry as the rest of ts/ sees it: records instead of JSON.
+
+import type { ProcessInfo, ReapDecision, RunFilter, RunRecord } from '../index.js'
+import type { Ending } from './exit.js'
+import { type NativeRegistry, settled } from './native.js'
+
+/** An entry that is to be made. */
+export interface NewEntry {
+  pid: number
+  runId: string
+  /** The caller has chosen it. */
+  givenId: boolean
+  sessionId?: string | undefined
+  backendId?: string | undefined
+  scopeKey?: string | undefined
+  commandPreview?: string | undefined
+  labels: Readonly<Record<string, string>>
+  graceMs: number
+}
+
+/** What to do about an entry, and why. */
+export interface PlannedDecision {
+  key: string
+  record: RunRecord
+  action: ReapDecision['decision']
+  reason: string
+  facts: ReapDecision['facts']
+}
+
+/** The native side keeps what it has planned: it may be long. */
+export interface Plan {
+  id: number
+  decisions: PlannedDecision[]
+}
+
+/** What became of an entry. */
+export interface Done {
+  outcome: Exclude<ReapDecision['outcome'], 'planned'>
+  error?: string
+  /** As it is now, if it is ours. */
+  record?: RunRecord
+}
+
+export interface EndRequest {
+  keys: string[]
+  signal: number
+  /** Not given: each entry's own. */
+  graceMs: number | undefined
+  reason: string
+}
+
+/** What became of an entry that was to be ended. */
+export interface EndedRun {
+  key: string
+  record: RunRecord
+  outcome: 'ended' | 'already-exited' | 'failed'
+  ending: Ending
+  reason?: string
+  exitCode?: number | null
+  signal?: number | null
+  escaped: ProcessInfo[]
+  survivors: ProcessInfo[]
+  error?: string
+}
+
+export class Registry {
+  readonly native: NativeRegistry
+
+  constructor(native: NativeRegistry) {
+    this.native = native
+  }
+
+  /** Every entry, also of runs that have ended and of which nobody has taken note yet. */
+  list(): RunRecord[] {
+    return (JSON.parse(this.native.list()) as RunRecord[]).map(frozen)
+  }
+
+  register(entry: NewEntry): RunRecord {
+    return frozen(JSON.parse(this.native.register(JSON.stringify(entry))) as RunRecord)
+  }
+
+  /** Those that match, without holding up the event loop for the others. */
+  async find(filter: RunFilter): Promise<RunRecord[]> {
+    return settled<RunRecord[]>(await this.native.find(JSON.stringify(filter))).map(frozen)
+  }
+
+  /** A plan that is not going to be carried out. */
+  forget(plan: Plan): void {
+    this.native.forgetPlan(plan.id)
+  }
+
+  /** The entries of this process that a target may mean. */
+  own(runId: string | undefined, pid: number | undefined): RunRecord[] {
+    return (JSON.parse(this.native.own(runId, pid)) as RunRecord[]).map(frozen)
+  }
+
+  /** How many of them are no longer there; only processes that were registered here can be removed. */
+  unregister(records: readonly RunRecord[]): number {
+    return this.native.unregister(records.map(keyOf))
+  }
+
+  /** What is to be done about the entries of bots that are gone. Changes nothing. */
+  async plan(botPid: number, stealFromLive: boolean): Promise<Plan> {
+    const plan = settled<Plan>(await this.native.plan(botPid, stealFromLive))
+    for (const { record } of plan.decisions) frozen(record)
+    return plan
+  }
+
+  /** Does what was planned, but for the decisions that were changed. One outcome for each. */
+  async carryOut(
+    id: number,
+    changes: readonly (readonly [index: number, action: PlannedDecision['action']])[],
+    graceMs: number | undefined,
+  ): Promise<Done[]> {
+    const done = settled<Done[]>(await this.native.carryOut(JSON.stringify({ id, changes, graceMs })))
+    for (const { record } of done) if (record) frozen(record)
+    return done
+  }
+
+  async end(request: EndRequest): Promise<EndedRun[]> {
+    const ended = settled<EndedRun[]>(await this.native.end(JSON.stringify(request)))
+    for (const { record } of ended) frozen(record)
+    return ended
+  }
+
+  flush(): void {
+    this.native.flush()
+  }
+}
+
+/** What tells entries apart: run ids are chosen by people. */
+export function keyOf({ startToken, pid, startedAt }: RunRecord): string {
+  return startToken ?? `old:${pid}:${startedAt}`
+}
+
+/** Records are handed to strangers, some of them before anything is decided. */
+function frozen(record: RunRecord): RunRecord {
+  for (const part of [record.labels, record.keeper, record.members, record.exit]) Object.freeze(part)
+  return Object.freeze(record)
+}
+
+const unsaved = new Map<string, Registry>()
+
+/** The file on disk shall be up to date when a bot ends normally. To be called before the registry is written to. */
+export function flushAtExit(path: string, registry: Registry): void {
+  if (unsaved.size === 0) process.on('exit', flushAll)
+  unsaved.set(path, registry)
+}
+
+function flushAll(): void {
+  for (const registry of unsaved.values()) {
+    try {
+      registry.flush()
+    } catch {
+      // The journal has everything; whoever reads the registry next reads that too.
+    }
+  }
+}

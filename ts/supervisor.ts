@@ -1,0 +1,51 @@
+// The public face of an owner.
+
+import { EventEmitter } from 'node:events'
+import type * as Public from '../index.js'
+import { adopt } from './adopt.js'
+import { cancel } from './cancel.js'
+import { matchingOrAll } from './filters.js'
+import { Owner } from './owner.js'
+import { reap } from './reap.js'
+import { register, unregister } from './register.js'
+import { spawn } from './spawn.js'
+
+/** Methods are bound, so that `const { spawnOwned } = createSupervisor()` does what it says. */
+export class Supervisor extends EventEmitter implements Public.Supervisor {
+  readonly #owner: Owner
+
+  constructor(options?: Public.SupervisorOptions) {
+    super()
+    this.#owner = new Owner(options, this)
+  }
+
+  get instanceId(): string {
+    return this.#owner.instanceId
+  }
+
+  get registryPath(): string {
+    return this.#owner.registryPath
+  }
+
+  readonly spawnOwned = ((command: unknown, args?: unknown, options?: unknown) =>
+    spawn(this.#owner, command, args, options)) as unknown as typeof Public.spawnOwned
+
+  readonly cancel = (target: Public.RunTarget, options?: Public.CancelOptions) =>
+    cancel(this.#owner, target, options)
+
+  readonly registerProcess = (entry: Public.RegisterEntry) => register(this.#owner, entry)
+
+  readonly unregisterProcess = (target: Public.RunTarget) => unregister(this.#owner, target)
+
+  readonly reapOrphans: typeof Public.reapOrphans = (botPid?: unknown, options?: unknown) =>
+    reap(this.#owner, botPid, options)
+
+  readonly reconcileOrphans = this.reapOrphans
+
+  readonly list = (filter?: Public.RunFilter) => {
+    const matches = matchingOrAll(filter)
+    return this.#owner.registry.list().filter((record) => record.state !== 'exited' && matches(record))
+  }
+
+  readonly adopt = (runId: string) => adopt(this.#owner, runId)
+}
