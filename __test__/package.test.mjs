@@ -17,7 +17,18 @@ const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
 describe('import and require', () => {
   test('give the same functions', () => {
     const required = require('spawn-owned')
-    assert.deepEqual(Object.keys(required).toSorted(), ['cancel', 'spawnOwned'])
+    assert.deepEqual(Object.keys(required).toSorted(), [
+      'adopt',
+      'cancel',
+      'captureStartToken',
+      'createSupervisor',
+      'isSameProcess',
+      'list',
+      'reapOrphans',
+      'registerProcess',
+      'spawnOwned',
+      'unregisterProcess',
+    ])
     for (const name of Object.keys(required)) {
       assert.equal(names[name], required[name])
       assert.equal(imported[name], required[name])

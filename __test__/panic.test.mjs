@@ -1,28 +1,17 @@
 // A panic in the native part is an exception in JavaScript, and the bot goes on.
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import { copyFileSync, mkdtempSync, rmSync } from 'node:fs'
+import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { fileURLToPath } from 'node:url'
+import { buildFailpointsAddon } from './support/failpoints.mjs'
 
-const root = fileURLToPath(new URL('..', import.meta.url))
-
-// An addon of its own, with a function that panics; the first build takes a while.
 test('a panic is a JS error', { timeout: 600_000 }, (t) => {
-  const target = join(root, 'target', 'failpoints')
-  const build = ['build', '--quiet', '--release', '--lib', '--features', 'failpoints', '--target-dir', target]
-  // The release profile for how it treats panics, but not for its speed.
-  const quick = { LTO: 'off', CODEGEN_UNITS: '16', OPT_LEVEL: '0' }
-  const profile = Object.entries(quick).map(([name, value]) => [`CARGO_PROFILE_RELEASE_${name}`, value])
-  const env = { ...process.env, ...Object.fromEntries(profile) }
-  const built = spawnSync('cargo', build, { cwd: root, env, encoding: 'utf8' })
-  assert.equal(built.status, 0, built.stderr)
   const directory = mkdtempSync(join(tmpdir(), 'panic-'))
   t.after(() => rmSync(directory, { recursive: true }))
   const addon = join(directory, 'addon.node')
-  copyFileSync(join(target, 'release', 'libspawn_owned.so'), addon)
+  buildFailpointsAddon(addon)
 
   const code = `const addon = require(${JSON.stringify(addon)})
     const seen = []

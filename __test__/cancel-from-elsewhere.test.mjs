@@ -1,0 +1,449 @@
+// Cancelling a run that the caller has no handle of: another bot's, a dead bot's, or its own with the reference lost.
+// When it resolves, the tree is extinct, and the owner's wait() says the same.
+import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { describe, test } from 'node:test'
+import { Worker } from 'node:worker_threads'
+import { captureStartToken } from 'spawn-owned'
+import {
+  altered,
+  assertAlive,
+  assertGone,
+  bystander,
+  fileHas,
+  freshRegistry,
+  gone,
+  inAScript,
+  keeperOf,
+  past,
+  startBot,
+  stopKeeper,
+  supervise,
+  until,
+} from './support/bots.mjs'
+import { program, script } from './support/fixtures.mjs'
+import { treeNamed } from './support/hostile-trees.mjs'
+import { CLEANED_UP, openWitness } from './support/witness.mjs'
+
+const options = { timeout: 30_000 }
+const together = { timeout: 60_000, concurrency: 3 }
+const FOR_EVER = 1e8
+
+/** A run of another bot, which has left its session and cleared its environment; and us, who know but the registry. */
+async function elsewhere(t, { tree = treeNamed('cleared-environment'), path, bot, ...more } = {}) {
+  path ??= freshRegistry()
+  bot ??= await startBot(t, path)
+  const witness = openWitness(t)
+  const [command, args] = tree.command(witness.path)
+  const { runId, pid } = await bot.ask('spawn', command, args, { graceMs: 300, ...more })
+  await witness.ready(tree.ready)
+  return { bot, here: supervise(path), path, pid, runId, witness }
+}
+
+/** Everything that is true of a cancel from elsewhere. */
+async function assertCancelled({ bot, pid, runId, witness, here }, result, reason = 'manual-cancel') {
+  assertGone(witness)
+  assert.deepEqual(Object.keys(result).toSorted(), ['exits', 'outcome'])
+  assert.equal(result.outcome, 'cancelled')
+  const [exit] = result.exits
+  assert.deepEqual([result.exits.length, exit.runId, exit.reason], [1, runId, reason])
+  assert.deepEqual([exit.survivors, exit.escaped], [[], []])
+  assert.ok(exit.message.length > 0 && exit.durationMs > 0)
+  const told = await bot.ask('wait', runId)
+  assert.deepEqual([told.runId, told.reason, told.survivors], [runId, reason, []])
+  assert.deepEqual([told.exitCode, told.signal], [exit.exitCode, exit.signal])
+  await until(() => here.list({ pid }).length === 0, 'its entry is gone', 2000)
+}
+
+describe('from another process, by', together, () => {
+  const facts = {
+    runId: 'run-7',
+    sessionId: 'session-7',
+    scopeKey: 'scope-7',
+    labels: { agent: 'claude', company: 'acme' },
+  }
+  const targets = {
+    'run id': () => 'run-7',
+    'run id in a filter': () => ({ runId: 'run-7' }),
+    session: () => ({ sessionId: 'session-7' }),
+    scope: () => ({ scopeKey: 'scope-7' }),
+    pid: (pid) => ({ pid }),
+    'a label': () => ({ labels: { agent: 'claude' } }),
+    'several criteria': (pid) => ({ pid, sessionId: 'session-7', labels: { company: 'acme' } }),
+  }
+  for (const [what, target] of Object.entries(targets)) {
+    test(what, options, async (t) => {
+      const run = await elsewhere(t, facts)
+      const other = await elsewhere(t, { path: run.path, bot: run.bot, sessionId: 'session-8' })
+      await assertCancelled(run, await run.here.cancel(target(run.pid)))
+      assertAlive(other.witness)
+    })
+  }
+
+  test('a session, which has runs of several bots', options, async (t) => {
+    const path = freshRegistry()
+    const runs = []
+    for (let i = 0; i < 3; i++) runs.push(await elsewhere(t, { path, sessionId: 'shared' }))
+    const { outcome, exits } = await runs[0].here.cancel({ sessionId: 'shared' })
+    for (const { witness } of runs) assertGone(witness)
+    assert.equal(outcome, 'cancelled')
+    assert.deepEqual(exits.map(({ runId }) => runId).toSorted(), runs.map(({ runId }) => runId).toSorted())
+    for (const { bot, runId } of runs) assert.equal((await bot.ask('wait', runId)).reason, 'manual-cancel')
+  })
+})
+
+test('from a script that does nothing else, once and again', options, async (t) => {
+  const run = await elsewhere(t, { sessionId: 'chat' })
+  const [result] = await inAScript(run.path, 'cancel', { sessionId: 'chat' })
+  await assertCancelled(run, result)
+  await fileHas(run.path, 0)
+  assert.deepEqual(await inAScript(run.path, 'cancel', { sessionId: 'chat' }), [
+    { outcome: 'not-found', exits: [] },
+  ])
+})
+
+describe('from another process, every tree is gone:', together, () => {
+  const names = [
+    'half-setsid',
+    'double-fork-daemon',
+    'hydra',
+    'ignores-sigterm',
+    'forks-on-sigterm',
+    'stopped',
+  ]
+  for (const tree of names.map(treeNamed)) {
+    test(tree.name, options, async (t) => {
+      const run = await elsewhere(t, { tree })
+      await assertCancelled(run, await run.here.cancel(run.runId))
+    })
+  }
+})
+
+describe('how it is asked to', together, () => {
+  for (const reason of ['shutdown', 'no-output-timeout', 'overall-timeout', 'owner-exit']) {
+    test(`the reason reaches the owner: ${reason}`, options, async (t) => {
+      const run = await elsewhere(t)
+      await assertCancelled(run, await run.here.cancel(run.runId, { reason }), reason)
+    })
+  }
+
+  test('politely: SIGTERM, and time to clean up', options, async (t) => {
+    const tree = { ready: 2, command: (path) => [program('cleans-up-on-sigterm'), [path]] }
+    const run = await elsewhere(t, { tree })
+    const result = await run.here.cancel(run.runId, { graceMs: FOR_EVER })
+    await assertCancelled(run, result)
+    assert.equal(run.witness.count(CLEANED_UP), 2)
+    assert.equal(result.exits[0].exitCode, 0)
+  })
+
+  test('with another signal', options, async (t) => {
+    const run = await elsewhere(t)
+    const result = await run.here.cancel(run.runId, { signal: 'SIGINT', graceMs: FOR_EVER })
+    await assertCancelled(run, result)
+    assert.equal(result.exits[0].signal, 'SIGINT')
+  })
+
+  test('with SIGKILL, which waits for no grace', options, async (t) => {
+    const run = await elsewhere(t, { tree: treeNamed('ignores-sigterm') })
+    const result = await run.here.cancel(run.runId, { signal: 'SIGKILL', graceMs: FOR_EVER })
+    await assertCancelled(run, result)
+    assert.equal(result.exits[0].signal, 'SIGKILL')
+  })
+
+  test('twice, by two bots: both hear the same', options, async (t) => {
+    const run = await elsewhere(t, { tree: treeNamed('ignores-sigterm') })
+    const third = await startBot(t, run.path)
+    const answers = await Promise.all([
+      run.here.cancel(run.runId, { graceMs: 2000 }),
+      third.ask('cancel', run.runId, { graceMs: 2000 }),
+      run.bot.ask('cancelRun', run.runId, { graceMs: 2000 }),
+    ])
+    assertGone(run.witness)
+    assert.deepEqual([answers[0].outcome, answers[1].outcome], ['cancelled', 'cancelled'])
+    for (const { reason } of [answers[0].exits[0], answers[1].exits[0], answers[2]]) {
+      assert.equal(reason, 'manual-cancel')
+    }
+  })
+
+  test('by a crowd: it is still asked politely, once', options, async (t) => {
+    const tree = { ready: 2, command: (path) => [program('cleans-up-on-sigterm'), [path]] }
+    const run = await elsewhere(t, { tree })
+    const crowd = Array.from({ length: 30 }, () => run.here.cancel(run.runId, { graceMs: FOR_EVER }))
+    const results = await Promise.all(crowd)
+    for (const result of results) await assertCancelled(run, result)
+    assert.equal(run.witness.count(CLEANED_UP), 2)
+  })
+
+  test('once more: the same answer, from whoever knows it', options, async (t) => {
+    const run = await elsewhere(t)
+    const result = await run.here.cancel(run.runId)
+    assert.deepEqual(await run.here.cancel(run.runId), result)
+    const { outcome, exits } = await run.bot.ask('cancel', run.runId)
+    assert.deepEqual([outcome, exits[0].reason], ['cancelled', 'manual-cancel'])
+    await until(() => run.here.list().length === 0, 'the entry is gone', 2000)
+    const stranger = await startBot(t, run.path)
+    assert.deepEqual(await stranger.ask('cancel', run.runId), { outcome: 'not-found', exits: [] })
+  })
+
+  test('right after, by a third one: it has ended, and nobody says that it was lost', options, async (t) => {
+    const run = await elsewhere(t)
+    const third = await startBot(t, run.path)
+    // The owner cannot see to its entry yet.
+    run.bot.signal('SIGSTOP')
+    await run.here.cancel(run.runId)
+    const { outcome, exits } = await third.ask('cancel', run.runId)
+    assertGone(run.witness)
+    assert.ok(['not-found', 'already-exited', 'cancelled'].includes(outcome))
+    for (const { reason, message } of exits) assert.notEqual(reason, 'lost', message)
+  })
+
+  test('when it has ended by itself: already exited, or not found', options, async (t) => {
+    const run = await elsewhere(t, {
+      tree: { ready: 1, command: (path) => ['sh', ['-c', 'printf r >"$1"; exit 3', 'sh', path]] },
+    })
+    const exit = await run.bot.ask('wait', run.runId)
+    assert.deepEqual([exit.reason, exit.exitCode], ['exit', 3])
+    await until(() => run.here.list().length === 0, 'the entry is gone', 2000)
+    assert.equal((await run.here.cancel(run.runId)).outcome, 'not-found')
+    assert.deepEqual(await run.bot.ask('cancel', run.runId), { outcome: 'already-exited', exits: [exit] })
+  })
+})
+
+describe('nothing is touched by', together, () => {
+  const empty = 'ERR_OWNED_EMPTY_FILTER'
+  const refused = [
+    [{}, empty],
+    [{ labels: {} }, empty],
+    [{ sessionId: undefined }, empty],
+    [undefined, 'ERR_INVALID_ARG_TYPE'],
+    [null, 'ERR_INVALID_ARG_TYPE'],
+    [{ sessionId: 's', sesion: 'typo' }, 'ERR_INVALID_ARG_VALUE'],
+  ]
+  test('a filter that means everything, or nonsense', options, async (t) => {
+    const { here, witness } = await elsewhere(t, { sessionId: 's' })
+    for (const [target, code] of refused) await assert.rejects(here.cancel(target), { code })
+    await assert.rejects(here.cancel({ sessionId: 's' }, { signal: 'SIGNONE' }), {
+      code: 'ERR_UNKNOWN_SIGNAL',
+    })
+    await assert.rejects(here.cancel({ sessionId: 's' }, { reason: 'whim' }), {
+      code: 'ERR_INVALID_ARG_VALUE',
+    })
+    assertAlive(witness)
+  })
+
+  test('a target that matches nothing', options, async (t) => {
+    const { here, pid, runId, witness } = await elsewhere(t, { sessionId: 's', labels: { agent: 'claude' } })
+    const stranger = await bystander(t)
+    const targets = [
+      `${runId}0`,
+      runId.slice(0, -1),
+      '',
+      { sessionId: 'S' },
+      { scopeKey: 's' },
+      { pid: pid + 1 },
+      { pid: stranger.pid },
+      { sessionId: 's', labels: { agent: 'codex' } },
+      { labels: { agent: 'claude', company: 'acme' } },
+    ]
+    for (const target of targets) {
+      assert.deepEqual(await here.cancel(target), { outcome: 'not-found', exits: [] }, JSON.stringify(target))
+    }
+    assertAlive(witness)
+    assertAlive(stranger.witness)
+  })
+
+  test('a registry that does not exist', options, async () => {
+    const here = supervise(freshRegistry())
+    assert.deepEqual(await here.cancel('run'), { outcome: 'not-found', exits: [] })
+  })
+
+  test('an entry whose number is somebody else’s by now', options, async (t) => {
+    const run = await elsewhere(t)
+    const [record] = run.here.list()
+    await run.bot.killWithHelpers()
+    const stranger = await bystander(t)
+    const startToken = past(captureStartToken(stranger.pid))
+    const entry = { ...record, pid: stranger.pid, pgid: stranger.pid, startToken, runId: 'reused' }
+    const here = supervise(freshRegistry([entry]))
+    const { outcome } = await here.cancel('reused')
+    assert.notEqual(outcome, 'cancelled')
+    assertAlive(stranger.witness)
+    await run.here.cancel(run.runId)
+  })
+
+  test('an entry of another namespace', options, async (t) => {
+    const run = await elsewhere(t)
+    const [record] = run.here.list()
+    const elsewhereToo = (token) => altered(token, { ns: 4 })
+    const entry = { ...record, startToken: elsewhereToo(record.startToken) }
+    const keeper = { ...record.keeper, startToken: elsewhereToo(record.keeper.startToken) }
+    const here = supervise(freshRegistry([{ ...entry, keeper }]))
+    const answer = await here.cancel(run.runId, { graceMs: 0 }).catch((error) => error)
+    assert.ok(
+      answer.code === 'ERR_OWNED_CANCEL_FAILED' || answer.exits[0].survivors.length > 0,
+      String(answer),
+    )
+    assertAlive(run.witness)
+  })
+})
+
+describe('in the same process, with the reference lost:', together, () => {
+  test('by another supervisor', options, async (t) => {
+    const path = freshRegistry()
+    const witness = openWitness(t)
+    const tree = treeNamed('cleared-environment')
+    const [command, args] = tree.command(witness.path)
+    const one = supervise(path)
+    const run = one.spawnOwned(command, args, { stdio: 'ignore', sessionId: 'lost' })
+    await witness.ready(tree.ready)
+    const { outcome, exits } = await supervise(path).cancel({ sessionId: 'lost' })
+    assertGone(witness)
+    assert.deepEqual([outcome, exits.map(({ runId }) => runId)], ['cancelled', [run.runId]])
+    assert.equal((await run.wait()).reason, 'manual-cancel')
+    await fileHas(path, 0)
+    assert.deepEqual(await one.cancel(run.runId), { outcome: 'cancelled', exits: [await run.wait()] })
+  })
+
+  test('of a run that a worker thread has started', options, async (t) => {
+    const path = freshRegistry()
+    const witness = openWitness(t)
+    const env = { ...process.env, SPAWN_OWNED_REGISTRY: path }
+    const workerData = { command: program('double-fork-daemon'), args: [witness.path] }
+    const worker = new Worker(script('worker-with-a-run.mjs'), { workerData, env })
+    const ended = once(worker, 'exit')
+    const messages = []
+    worker.on('message', (message) => messages.push(message))
+    await witness.ready(2)
+    const here = supervise(path)
+    const [record] = here.list()
+    const { outcome } = await here.cancel({ pid: record.pid })
+    assertGone(witness)
+    assert.equal(outcome, 'cancelled')
+    await ended
+    assert.equal(messages.at(-1).reason, 'manual-cancel')
+  })
+
+  test('of a run whose worker thread is gone', options, async (t) => {
+    const path = freshRegistry()
+    const witness = openWitness(t)
+    const env = { ...process.env, SPAWN_OWNED_REGISTRY: path }
+    const workerData = { command: program('double-fork-daemon'), args: [witness.path] }
+    const worker = new Worker(script('worker-with-a-run.mjs'), { workerData, env })
+    await witness.ready(2)
+    await worker.terminate()
+    const here = supervise(path)
+    const [record] = here.list()
+    const { outcome } = await here.cancel(record?.runId ?? 'gone')
+    // Its keeper is ending it, as it does for any owner that is gone.
+    if (outcome === 'not-found') await witness.gone(3000)
+    assertGone(witness)
+  })
+})
+
+describe('whatever has become of bot and keeper:', together, () => {
+  test('the bot is dead and its run was kept', options, async (t) => {
+    const run = await elsewhere(t, { onOwnerExit: 'keep' })
+    await run.bot.kill()
+    const { outcome, exits } = await run.here.cancel(run.runId)
+    assertGone(run.witness)
+    assert.deepEqual([outcome, exits[0].reason], ['cancelled', 'manual-cancel'])
+    await fileHas(run.path, 0)
+    assert.deepEqual(run.here.list(), [])
+  })
+
+  test('bot and keeper are dead', options, async (t) => {
+    const run = await elsewhere(t, { tree: treeNamed('half-setsid') })
+    await run.bot.killWithHelpers()
+    const { outcome, exits } = await run.here.cancel(run.runId)
+    assertGone(run.witness)
+    assert.deepEqual([outcome, exits[0].survivors], ['cancelled', []])
+    await fileHas(run.path, 0)
+    assert.deepEqual(run.here.list(), [])
+  })
+
+  test('the bot is stopped', options, async (t) => {
+    const run = await elsewhere(t)
+    run.bot.signal('SIGSTOP')
+    const result = await run.here.cancel(run.runId)
+    assertGone(run.witness)
+    run.bot.signal('SIGCONT')
+    await assertCancelled(run, result)
+  })
+
+  test('the keeper is stopped', options, async (t) => {
+    const run = await elsewhere(t)
+    await stopKeeper(t, run.here.list()[0])
+    await assertCancelled(run, await run.here.cancel(run.runId))
+  })
+
+  test('the keeper is stopped again and again', options, async (t) => {
+    const run = await elsewhere(t, { tree: treeNamed('half-setsid') })
+    const keeper = keeperOf(run.here.list()[0])
+    const stop = () => {
+      try {
+        process.kill(keeper, 'SIGSTOP')
+      } catch {
+        clearInterval(stopping)
+      }
+    }
+    const stopping = setInterval(stop, 1)
+    t.after(() => clearInterval(stopping))
+    const { outcome } = await run.here.cancel(run.runId, { graceMs: 0 })
+    assertGone(run.witness)
+    assert.equal(outcome, 'cancelled')
+    clearInterval(stopping)
+  })
+})
+
+describe('whoever sits at the address of a keeper is not believed:', together, () => {
+  /** Somebody who has heard what the keeper at `address` says to visitors, and is about to say the same. */
+  async function impostor(t, address, seat) {
+    const child = spawn(program('sits-at-address'), [address, seat], { stdio: ['pipe', 'pipe', 'inherit'] })
+    t.after(() => child.kill('SIGKILL'))
+    const closed = once(child, 'close')
+    let said = ''
+    child.stdout.on('data', (text) => {
+      said += text
+    })
+    await until(() => said === 'heard\n', 'it has heard the keeper')
+    return {
+      async sit() {
+        child.stdin.write('\n')
+        await until(() => said === 'heard\nsits\n', 'it sits')
+      },
+      /** What it was asked, at its end. */
+      async asked() {
+        child.stdin.end()
+        await closed
+        return said.slice('heard\nsits\n'.length)
+      },
+    }
+  }
+
+  test('when the keeper is dead', options, async (t) => {
+    const run = await elsewhere(t, { tree: treeNamed('half-setsid') })
+    const [{ keeper }] = run.here.list()
+    const somebody = await impostor(t, keeper.address, keeper.address)
+    await run.bot.killWithHelpers()
+    await somebody.sit()
+    const { outcome } = await run.here.cancel(run.runId)
+    assertGone(run.witness)
+    assert.equal(outcome, 'cancelled')
+    assert.equal(await somebody.asked(), '')
+  })
+
+  test('when the keeper lives, and the record names another address', options, async (t) => {
+    const run = await elsewhere(t, { tree: treeNamed('half-setsid') })
+    const [record] = run.here.list()
+    const address = `impostor-${process.pid}`
+    const somebody = await impostor(t, record.keeper.address, address)
+    await somebody.sit()
+    const here = supervise(freshRegistry([{ ...record, keeper: { ...record.keeper, address } }]))
+    const { outcome, exits } = await here.cancel(run.runId)
+    assertGone(run.witness)
+    assert.deepEqual([outcome, exits[0].survivors], ['cancelled', []])
+    assert.equal(await somebody.asked(), '')
+    await gone(keeperOf(record))
+  })
+})

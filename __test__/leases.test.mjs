@@ -1,0 +1,195 @@
+// Leases: an owner that is heard of keeps its runs, one that is proven dead has none, and one that is alive but silent loses
+// them only to whoever says stealFromLive; the theft is written down before the first signal.
+import assert from 'node:assert/strict'
+import { describe, test } from 'node:test'
+import { setTimeout as delay } from 'node:timers/promises'
+import { createSupervisor } from 'spawn-owned'
+import {
+  assertAlive,
+  assertGone,
+  fileHas,
+  freshRegistry,
+  keeperOf,
+  startBot,
+  stateOf,
+  stopKeeper,
+  supervise,
+  until,
+} from './support/bots.mjs'
+import { program } from './support/fixtures.mjs'
+import { treeNamed } from './support/hostile-trees.mjs'
+import { CLEANED_UP, openWitness } from './support/witness.mjs'
+
+const options = { timeout: 30_000 }
+const together = { timeout: 60_000, concurrency: 4 }
+const LEASE_MS = 1500
+
+/** A run of a bot with a short lease. */
+async function leased(t, { tree = treeNamed('half-setsid'), leaseMs = LEASE_MS, ...more } = {}) {
+  const path = freshRegistry()
+  const bot = await startBot(t, path, { leaseMs })
+  const witness = openWitness(t)
+  const [command, args] = tree.command(witness.path)
+  const { runId, pid } = await bot.ask('spawn', command, args, { graceMs: 300, ...more })
+  await witness.ready(tree.ready)
+  return { bot, next: supervise(path), path, pid, runId, witness }
+}
+
+/** The same when the bot was stopped, and its lease has run out. */
+async function silent(t, more) {
+  const run = await leased(t, more)
+  run.bot.signal('SIGSTOP')
+  await until(() => leaseOf(run) < Date.now(), 'the lease has expired')
+  return run
+}
+
+const leaseOf = ({ next, pid }) => next.list({ pid })[0]?.leaseExpiresAtMs
+
+describe('a lease', together, () => {
+  test('is renewed every third of it', options, async (t) => {
+    const run = await leased(t)
+    const first = leaseOf(run)
+    assert.ok(first > Date.now() && first <= Date.now() + LEASE_MS)
+    const second = await until(() => leaseOf(run) > first && leaseOf(run), 'it was renewed', LEASE_MS)
+    assert.ok(second - first < LEASE_MS)
+  })
+
+  test('is renewed while the event loop is blocked', options, async (t) => {
+    const run = await leased(t)
+    const blocked = run.bot.ask('block', 2 * LEASE_MS)
+    const since = Date.now()
+    // Far beyond what was promised before.
+    await until(() => Date.now() > since + LEASE_MS + 300, 'the first lease would be over')
+    assert.ok(leaseOf(run) > Date.now(), 'nobody has renewed it')
+    const report = await run.next.reapOrphans({ stealFromLive: true })
+    assert.deepEqual([report.killed, report.skipped], [[], []])
+    assert.equal(report.decisions[0].facts.lease, 'valid')
+    assertAlive(run.witness)
+    await blocked
+    assert.equal(await run.bot.ask('state', run.runId), 'running')
+  })
+
+  test('of a bot that is dead is void at once', options, async (t) => {
+    const run = await leased(t, { leaseMs: 600_000 })
+    await run.bot.killWithHelpers()
+    assert.ok(leaseOf(run) > Date.now() + 500_000)
+    const { killed, decisions } = await run.next.reapOrphans()
+    assert.deepEqual(killed, [run.pid])
+    assert.equal(decisions[0].facts.lease, 'valid')
+    assertGone(run.witness)
+  })
+
+  test('is not promised for less than a second, or for ever', options, () => {
+    for (const leaseMs of [0, 999, -1, Number.POSITIVE_INFINITY, Number.NaN]) {
+      assert.throws(() => createSupervisor({ leaseMs }), { code: 'ERR_OUT_OF_RANGE' }, String(leaseMs))
+    }
+    assert.throws(() => createSupervisor({ leaseMs: '30000' }), { code: 'ERR_INVALID_ARG_TYPE' })
+  })
+})
+
+describe('a bot that is stopped, and whose lease has run out,', together, () => {
+  test('keeps its runs', options, async (t) => {
+    const run = await silent(t)
+    const { killed, skipped, decisions } = await run.next.reapOrphans()
+    assert.deepEqual([killed, skipped], [[], []])
+    assert.equal(decisions[0].facts.reason, 'lease-expired-owner-alive')
+    assertAlive(run.witness)
+    run.bot.signal('SIGCONT')
+    assert.equal(await run.bot.ask('state', run.runId), 'running')
+    await until(() => leaseOf(run) > Date.now(), 'it is heard of again')
+    assert.deepEqual((await run.next.reapOrphans({ stealFromLive: true })).killed, [])
+    assertAlive(run.witness)
+  })
+
+  test('loses them to a thief, and hears of it when it goes on', options, async (t) => {
+    const run = await silent(t)
+    const waiting = run.bot.ask('wait', run.runId)
+    const { killed } = await run.next.reapOrphans({ stealFromLive: true })
+    assertGone(run.witness)
+    assert.deepEqual(killed, [run.pid])
+    run.bot.signal('SIGCONT')
+    const exit = await waiting
+    assert.deepEqual([exit.runId, exit.survivors], [run.runId, []])
+    await fileHas(run.path, 0)
+    assert.deepEqual(await run.bot.ask('list'), [])
+  })
+
+  test('is told that its lease was lost', options, async (t) => {
+    // The theft takes a while, so that the owner is back before it is over.
+    const run = await silent(t, { tree: treeNamed('ignores-sigterm'), graceMs: 2500 })
+    const theft = run.next.reapOrphans({ stealFromLive: true })
+    await until(() => run.next.list()[0].ownerInstanceId === run.next.instanceId, 'the theft was recorded')
+    run.bot.signal('SIGCONT')
+    const event = await until(
+      async () => (await run.bot.ask('events')).find(({ type }) => type === 'lease'),
+      'a lease event',
+    )
+    assert.deepEqual([event.kind, event.runIds], ['lost', [run.runId]])
+    assert.deepEqual((await theft).killed, [run.pid])
+    assertGone(run.witness)
+    assert.deepEqual((await run.bot.ask('wait', run.runId)).survivors, [])
+    await fileHas(run.path, 0)
+  })
+
+  test('loses them to one of two thieves', options, async (t) => {
+    const tree = { ready: 1, command: (path) => [program('marks-every-sigterm'), [path]] }
+    const run = await silent(t, { tree })
+    const thieves = [await startBot(t, run.path), await startBot(t, run.path)]
+    const reports = await Promise.all(thieves.map((thief) => thief.ask('reap', { stealFromLive: true })))
+    assertGone(run.witness)
+    assert.deepEqual(
+      reports.flatMap(({ killed }) => killed),
+      [run.pid],
+    )
+    for (const { failed, alreadyDead, skipped } of reports) {
+      assert.deepEqual([failed, alreadyDead, skipped], [[], [], []])
+    }
+    assert.equal(run.witness.count(CLEANED_UP), 1, 'one SIGTERM')
+  })
+
+  test('keeps a run that its keeper gives to nobody else, and is its owner on record', options, async (t) => {
+    const run = await silent(t, { onOwnerExit: 'keep' })
+    const [before] = run.next.list()
+    const report = await run.next.reapOrphans({ stealFromLive: true, policy: 'adopt' })
+    assert.deepEqual(
+      [report.failed.map(({ pid }) => pid), report.adopted, report.killed],
+      [[run.pid], [], []],
+    )
+    assertAlive(run.witness)
+    const [after] = run.next.list()
+    assert.deepEqual([after.ownerInstanceId, after.botPid], [before.ownerInstanceId, run.bot.pid])
+    run.bot.signal('SIGCONT')
+    await until(() => leaseOf(run) > Date.now(), 'it is heard of again')
+    await assert.rejects(run.next.adopt(run.runId), { code: 'ERR_OWNED_OWNER_ALIVE' })
+    assert.equal((await run.bot.ask('cancelRun', run.runId)).reason, 'manual-cancel')
+    assertGone(run.witness)
+    await fileHas(run.path, 0)
+  })
+})
+
+test('a theft is on record before the first signal', options, async (t) => {
+  const run = await silent(t, { tree: treeNamed('ignores-sigterm'), graceMs: 60_000 })
+  const [before] = run.next.list()
+  // Held up before it can pass anything on: whoever wakes the keeper has signalled for the first time.
+  await stopKeeper(t, before)
+  const theft = run.next.reapOrphans({ stealFromLive: true, graceMs: 1000 })
+  const claimed = await until(() => {
+    const isWoken = stateOf(keeperOf(before)) !== 'T'
+    return isWoken && run.next.list()[0]
+  }, 'the keeper was woken')
+  assert.deepEqual([claimed.ownerInstanceId, claimed.botPid], [run.next.instanceId, process.pid])
+  assert.deepEqual((await theft).killed, [run.pid])
+  assertGone(run.witness)
+})
+
+test('several supervisors of one bot have a lease each', options, async (t) => {
+  const path = freshRegistry()
+  const supervisors = [supervise(path, { leaseMs: 1000 }), supervise(path, { leaseMs: 60_000 })]
+  const runs = supervisors.map(({ spawnOwned }) => spawnOwned('cat', { stdio: ['pipe', 'ignore', 'ignore'] }))
+  t.after(() => runs.map((run) => run.stdin.destroy()))
+  await delay(1200)
+  const leases = supervisors[0].list().map(({ leaseExpiresAtMs }) => leaseExpiresAtMs - Date.now())
+  assert.ok(leases[0] > 0 && leases[0] <= 1000, `${leases[0]}`)
+  assert.ok(leases[1] > 50_000, `${leases[1]}`)
+  await Promise.all(runs.map((run) => run.cancel()))
+})

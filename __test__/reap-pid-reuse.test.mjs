@@ -1,0 +1,27 @@
+// A number that the registry names belongs to somebody else by now: for real, by ns_last_pid in a PID namespace of its own.
+// No bystander is signalled, and no true orphan is missed. REUSE_ROUNDS=1000 forces that many of each kind.
+import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
+import { describe, test } from 'node:test'
+import { promisify } from 'node:util'
+import { script } from './support/fixtures.mjs'
+import { namespace, withoutNamespace } from './support/namespace.mjs'
+
+const ROUNDS = Number(process.env.REUSE_ROUNDS ?? 5)
+// PID 1 of the namespace must wait for orphans, or no number becomes free. A shell does; the second command keeps it.
+const init = ['sh', '-c', '"$@"; exit $?', 'sh']
+const options = { timeout: 30_000 + ROUNDS * 5000, skip: withoutNamespace }
+
+describe('a reused number hits nobody, and hides nobody:', { ...options, concurrency: 2 }, () => {
+  for (const kind of ['root', 'group', 'leaderless-group', 'bot', 'keeper']) {
+    test(kind, options, async () => {
+      const fixture = [process.execPath, script('reuses-pids.mjs'), kind, String(ROUNDS)]
+      const [command, ...args] = [...namespace, ...init, ...fixture]
+      const { stdout, stderr } = await promisify(execFile)(command, args)
+      const { rounds, left, failures } = JSON.parse(stdout)
+      assert.deepEqual(failures, [], stderr)
+      assert.equal(rounds, ROUNDS)
+      console.log(`${rounds} times the number of a ${kind} was reused, ${left} times with an orphan left`)
+    })
+  }
+})

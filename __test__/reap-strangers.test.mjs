@@ -1,0 +1,278 @@
+// What reapOrphans must never touch: groups that nobody vouches for, numbers that are somebody else's by now, entries that name
+// what must not be signalled, and processes of other users.
+import assert from 'node:assert/strict'
+import { chownSync } from 'node:fs'
+import { dirname } from 'node:path'
+import { describe, test } from 'node:test'
+import { captureStartToken } from 'spawn-owned'
+import {
+  assertAlive,
+  assertGone,
+  bystander,
+  entriesOf,
+  fileHas,
+  fill,
+  freshRegistry,
+  gone,
+  past,
+  startBot,
+  statOf,
+  supervise,
+  until,
+} from './support/bots.mjs'
+import { program } from './support/fixtures.mjs'
+import { treeNamed } from './support/hostile-trees.mjs'
+import { namespace, withoutNamespace } from './support/namespace.mjs'
+import { assertReport, crashed, crashedAs, GRACE_MS, kept, mistaken, owned } from './support/orphans.mjs'
+import { openWitness } from './support/witness.mjs'
+
+const options = { timeout: 30_000 }
+const together = { timeout: 60_000, concurrency: 4 }
+const asRoot = { ...options, skip: process.getuid() !== 0 && 'needs root' }
+const inNamespace = { ...options, skip: withoutNamespace }
+
+describe('its root is dead, its group is alive:', together, () => {
+  // The root is a shell with two children in its group. $3 is what the second one is started with.
+  const twoInGroup = (...prefix) => ({
+    ready: 2,
+    command: (path) => [
+      'sh',
+      [
+        '-c',
+        'exec 3>"$2"; p=$1 w=$2; shift 2; "$p" "$w" & "$@" "$p" "$w" & wait',
+        'sh',
+        program('stays'),
+        path,
+        ...prefix,
+      ],
+    ],
+  })
+  const bare = ['env', '-i']
+
+  /** All processes of the tree but the root. */
+  async function killRoot(pid) {
+    process.kill(pid, 'SIGKILL')
+    await gone(pid)
+  }
+
+  test('ended, because a carrier of the cookie vouches for it', options, async (t) => {
+    const { next, pid, witness } = await crashed(t, { tree: twoInGroup(...bare) })
+    await killRoot(pid)
+    assertAlive(witness)
+    const report = await next.reapOrphans()
+    assertGone(witness)
+    assertReport(report, { killed: [pid] })
+    const [{ facts }] = report.decisions
+    assert.deepEqual([facts.reason, facts.root, facts.group], ['detached-orphaned', 'exited', 'ours'])
+  })
+
+  test('untouched, if nobody vouches for it', options, async (t) => {
+    const line = 'exec 3>"$2"; env -i "$1" "$2" & wait'
+    const command = (path) => ['sh', ['-c', line, 'sh', program('stays'), path]]
+    const { next, pid, witness } = await crashed(t, { tree: { ready: 1, command } })
+    await killRoot(pid)
+    const report = await next.reapOrphans()
+    assertReport(report, { skipped: [pid] })
+    assert.match(report.skipped[0].reason, /nobody proves/)
+    assert.equal(report.decisions[0].facts.reason, 'group-unproven')
+    assertAlive(witness)
+    assert.equal(next.list().length, 1)
+  })
+
+  /** A process that was only registered, as the leader of a group of two more; none of them has a cookie. */
+  async function registered(t) {
+    const path = freshRegistry()
+    const bot = await startBot(t, path)
+    const witness = openWitness(t)
+    const [command, args] = twoInGroup(...bare).command(witness.path)
+    const pid = await bot.ask('child', command, args, { detached: true })
+    await witness.ready(2)
+    await bot.ask('register', { pid, runId: 'registered', graceMs: GRACE_MS })
+    const next = supervise(path)
+    const seen = () => next.list()[0].members?.length === 2
+    await until(seen, 'the members of the group were recorded')
+    const [record] = next.list()
+    await bot.kill()
+    return { next, path, pid, record, witness }
+  }
+
+  test('ended, because a recorded member of a registered group vouches for it', options, async (t) => {
+    const { next, pid, witness } = await registered(t)
+    await killRoot(pid)
+    assertAlive(witness)
+    const report = await next.reapOrphans()
+    assertGone(witness)
+    assertReport(report, { killed: [pid] })
+    assert.equal(report.decisions[0].facts.reason, 'detached-orphaned')
+  })
+
+  test('ended, because one recorded member is left', options, async (t) => {
+    const { next, pid, record, witness } = await registered(t)
+    await killRoot(pid)
+    process.kill(Number(record.members[0].split(':')[0]), 'SIGKILL')
+    assertReport(await next.reapOrphans(), { killed: [pid] })
+    assertGone(witness)
+  })
+
+  test('untouched, if none of a registered group was recorded', options, async (t) => {
+    const { pid, record, witness } = await registered(t)
+    await killRoot(pid)
+    const next = supervise(freshRegistry([{ ...record, members: [] }]))
+    assertReport(await next.reapOrphans(), { skipped: [pid] })
+    assertAlive(witness)
+  })
+
+  test('untouched, if the recorded members are others by now', options, async (t) => {
+    const { pid, record, witness } = await registered(t)
+    await killRoot(pid)
+    const next = supervise(freshRegistry([{ ...record, members: record.members.map(past) }]))
+    assertReport(await next.reapOrphans(), { skipped: [pid] })
+    assertAlive(witness)
+  })
+
+  test('adopted, if the policy says so, and then it can be cancelled', options, async (t) => {
+    const { next, pid, witness } = await crashed(t, { tree: twoInGroup(...bare) })
+    await killRoot(pid)
+    const { adopted } = await next.reapOrphans({ policy: 'adopt' })
+    assert.deepEqual(
+      adopted.map((record) => record.pid),
+      [pid],
+    )
+    assertAlive(witness)
+    await next.cancel({ pid })
+    assertGone(witness)
+  })
+})
+
+describe('its number is reused:', together, () => {
+  // Real reuse is in reap-pid-reuse.test.mjs.
+  const reused = ({ startToken }) => ({ startToken: past(startToken) })
+
+  test('as a process: untouched, reported, and the entry goes', options, async (t) => {
+    const { next, path, pid, witness } = await mistaken(t, reused, { detached: false })
+    const report = await next.reapOrphans()
+    assertReport(report, { skipped: [pid] })
+    assert.match(report.skipped[0].reason, /reused/)
+    assert.equal(report.decisions[0].decision, 'drop-reused')
+    assertAlive(witness)
+    await fileHas(path, 0)
+  })
+
+  test('as a new group: untouched, also its members', options, async (t) => {
+    const stranger = { name: 'tree-of-100', processes: 100 }
+    const { next, pid, witness } = await mistaken(t, reused, stranger)
+    assert.equal(statOf(pid).group, pid)
+    assertReport(await next.reapOrphans(), { skipped: [pid] })
+    assertAlive(witness)
+  })
+
+  test('and members of the run are alive elsewhere: they, and only they, are ended', options, async (t) => {
+    const stranger = await bystander(t)
+    const startToken = past(captureStartToken(stranger.pid))
+    const { next, witness, record } = await crashedAs(t, () => ({
+      pid: stranger.pid,
+      pgid: stranger.pid,
+      startToken,
+    }))
+    const report = await next.reapOrphans()
+    assertReport(report, { killed: [record.pid] })
+    assertGone(witness)
+    assertAlive(stranger.witness)
+  })
+})
+
+test('a process that an entry wrongly names as its keeper is not touched', options, async (t) => {
+  const stranger = await bystander(t)
+  const startToken = captureStartToken(stranger.pid)
+  const { next, pid, witness } = await crashedAs(t, ({ keeper }) => ({ keeper: { ...keeper, startToken } }))
+  await next.reapOrphans({ graceMs: 500 })
+  assertAlive(stranger.witness)
+  // Its root is proven, and is an orphan all the same; to skip an entry that is wrong would be fair, too.
+  if (!witness.isGone()) assert.deepEqual(next.list()[0]?.pid, pid)
+})
+
+test('a run of the same id in another registry is somebody else’s', options, async (t) => {
+  const runId = 'the-same'
+  const other = await owned(t, { runId })
+  const { next, pid, witness } = await crashed(t, { runId })
+  assertReport(await next.reapOrphans(), { killed: [pid] })
+  assertGone(witness)
+  assertAlive(other.witness)
+  assert.equal(await other.bot.ask('state', runId), 'running')
+})
+
+describe('not permitted', { ...together, skip: asRoot.skip }, () => {
+  const NOBODY = 65_534
+
+  async function reapAsNobody(t, record) {
+    const path = freshRegistry([record])
+    for (const it of [dirname(dirname(path)), dirname(path), path]) chownSync(it, NOBODY, NOBODY)
+    const bot = await startBot(t, path)
+    await bot.ask('become', NOBODY)
+    const report = await bot.ask('reap', { graceMs: 0 })
+    return { report, left: await bot.ask('list') }
+  }
+
+  for (const [what, make] of Object.entries({ crashed, kept })) {
+    test(`${what}: failed, with the reason, and the entry is as it was`, asRoot, async (t) => {
+      const { pid, record, witness, next } = await make(t, { tree: treeNamed('ignores-sigterm') })
+      const { report, left } = await reapAsNobody(t, record)
+      assertReport(report, { failed: [pid] })
+      assert.match(report.failed[0].error, /not permitted|EPERM/)
+      assertAlive(witness)
+      assert.deepEqual(
+        left.map(({ ownerInstanceId, botStartToken }) => [ownerInstanceId, botStartToken]),
+        [[record.ownerInstanceId, record.botStartToken]],
+      )
+      // Whoever may, can.
+      assertReport(await next.reapOrphans(), { killed: [pid] })
+      assertGone(witness)
+    })
+  }
+})
+
+describe('refused is an entry that names', together, () => {
+  const named = async (t, pid) => {
+    const { record } = await crashed(t)
+    const startToken = captureStartToken(pid)
+    assert.ok(startToken)
+    const entry = { ...record, pid, startToken, pgid: pid, keeper: undefined, containment: 'group' }
+    const path = freshRegistry([entry])
+    return { next: supervise(path), path }
+  }
+  const rows = [
+    ['PID 1', () => 1, /PID 1/],
+    ['this very process', () => process.pid, /this very process/],
+    ['an ancestor', () => process.ppid, /ancestor/],
+  ]
+  for (const [what, pidOf, reason] of rows) {
+    test(what, options, async (t) => {
+      const pid = pidOf()
+      const { next, path } = await named(t, pid)
+      // If it is not refused here, the next line must not be reached.
+      for (const dryRun of [true, false]) {
+        const report = await next.reapOrphans({ dryRun, graceMs: 0 })
+        assertReport(report, { skipped: [pid] })
+        assert.match(report.skipped[0].reason, reason)
+      }
+      assert.equal(entriesOf(path).length, 1)
+    })
+  }
+
+  test('a PID below 100', inNamespace, async (t) => {
+    // In a PID namespace of its own every number is a low one at first.
+    const path = freshRegistry()
+    const bot = await startBot(t, path, { within: namespace })
+    const witness = openWitness(t)
+    const pid = await bot.ask('child', program('stays'), [witness.path], { detached: true })
+    await witness.ready(1)
+    const startToken = await bot.ask('token', pid)
+    const { record } = await crashed(t)
+    const more = { startToken, botStartToken: past(startToken), keeper: undefined, containment: 'group' }
+    fill(path, [{ ...record, pid, pgid: pid, botPid: pid, ...more }])
+    const report = await bot.ask('reap')
+    assertReport(report, { skipped: [pid] })
+    assert.match(report.skipped[0].reason, /below 100/)
+    assertAlive(witness)
+  })
+})

@@ -1,0 +1,118 @@
+// What the registry's file says when a bot has ended, and what its keepers add to it.
+import assert from 'node:assert/strict'
+import { rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, test } from 'node:test'
+import { program } from './support/fixtures.mjs'
+import { startBot } from './support/obedient-bot.mjs'
+import { openRegistry } from './support/registry.mjs'
+import { openWitness } from './support/witness.mjs'
+
+describe('when a bot ends', () => {
+  const cat = ['cat', [], { stdio: ['pipe', 'ignore', 'ignore'] }]
+  const botOn = (t, { path }) => startBot(t, { options: { registryPath: path } })
+
+  test('by process.exit() right after its run did, the file is without it', async (t) => {
+    const registry = openRegistry(t)
+    const bot = botOn(t, registry)
+    const { runId } = await bot.ask('spawn', ...cat)
+    await registry.has(runId)
+    await bot.ask('endInput', runId)
+    await bot.askLast('wait', runId)
+    assert.deepEqual(await bot.ended, [0, null])
+    assert.deepEqual(registry.read(), { version: 1, entries: [] })
+  })
+
+  test('by process.exit() right after it has spawned, the file has what lives on', async (t) => {
+    const witness = openWitness(t)
+    const registry = openRegistry(t)
+    const bot = botOn(t, registry)
+    const options = { onOwnerExit: 'keep' }
+    const { runId } = await bot.askLast('spawn', program('stays'), [witness.path], options)
+    assert.deepEqual(await bot.ended, [0, null])
+    assert.equal(registry.entry(runId)?.botPid, bot.pid)
+    await witness.ready(1)
+    const { reapOrphans, list } = registry.supervise()
+    assert.equal(list().length, 1)
+    const { killed } = await reapOrphans()
+    assert.deepEqual([killed.length, witness.isGone()], [1, true])
+    await registry.lacks(runId)
+  })
+
+  test('by SIGKILL, its keeper ends the run and writes down how, and the next bot takes note of it', async (t) => {
+    const witness = openWitness(t)
+    const registry = openRegistry(t)
+    const bot = botOn(t, registry)
+    const { pid, runId } = await bot.ask('spawn', program('stays'), [witness.path])
+    await witness.ready(1)
+    await registry.has(runId, 'running')
+    const killedAt = Date.now()
+    await bot.kill('SIGKILL')
+    await witness.gone(3000)
+    const { exit, ...entry } = await registry.has(runId, 'exited')
+    assert.deepEqual([entry.pid, entry.botPid], [pid, bot.pid])
+    const { atMs, ...how } = exit
+    assert.deepEqual(how, { ending: 'owner-exit', exitCode: null, signal: 15, survivors: 0 })
+    assert.ok(atMs >= killedAt && atMs <= Date.now(), `${killedAt} <= ${atMs}`)
+
+    const { list, reapOrphans } = registry.supervise()
+    assert.deepEqual(list(), [], 'what has ended is not alive')
+    const report = await reapOrphans()
+    assert.deepEqual(summary(report), { killed: [], alreadyDead: [pid], skipped: [], failed: [] })
+    assert.equal(report.decisions[0].facts.state, 'exited')
+    await registry.lacks(runId)
+    assert.deepEqual(summary(await reapOrphans()), { killed: [], alreadyDead: [], skipped: [], failed: [] })
+  })
+
+  test('and its run later, by itself, its keeper writes down the exit code', async (t) => {
+    const witness = openWitness(t)
+    const registry = openRegistry(t)
+    const bot = botOn(t, registry)
+    const line = 'exec 3>"$0"; printf r >&3; while test -e "$1"; do sleep 0.02; done; exit 7'
+    const flag = join(registry.dir, 'flag')
+    writeFileSync(flag, '')
+    const options = { onOwnerExit: 'keep' }
+    const { pid, runId } = await bot.ask('spawn', 'sh', ['-c', line, witness.path, flag], options)
+    await witness.ready(1)
+    await bot.kill('SIGKILL')
+    assert.deepEqual(
+      registry
+        .supervise()
+        .list()
+        .map((entry) => [entry.pid, entry.state]),
+      [[pid, 'running']],
+    )
+    rmSync(flag)
+    await witness.gone(2000)
+    const { exit } = await registry.has(runId, 'exited')
+    const { atMs: _, ...how } = exit
+    assert.deepEqual(how, { ending: 'root-exit', exitCode: 7, signal: null, survivors: 0 })
+    const report = await registry.supervise().reapOrphans()
+    assert.deepEqual(summary(report), { killed: [], alreadyDead: [pid], skipped: [], failed: [] })
+    await registry.lacks(runId)
+  })
+
+  test('by SIGKILL, what it had registered stays in the file until the next bot ends it', async (t) => {
+    const witness = openWitness(t)
+    const registry = openRegistry(t)
+    const bot = botOn(t, registry)
+    const pid = await bot.ask('start', program('stays'), [witness.path], { detached: true })
+    await witness.ready(1)
+    const { runId } = await bot.ask('registerProcess', { pid })
+    await bot.kill('SIGKILL')
+    const { list, reapOrphans } = registry.supervise()
+    assert.deepEqual(
+      list().map((entry) => entry.runId),
+      [runId],
+    )
+    assert.equal(witness.isGone(), false)
+    const report = await reapOrphans()
+    assert.equal(witness.isGone(), true)
+    assert.deepEqual(summary(report), { killed: [pid], alreadyDead: [], skipped: [], failed: [] })
+    await registry.lacks(runId)
+  })
+})
+
+function summary({ killed, alreadyDead, skipped, failed }) {
+  return { killed, alreadyDead, skipped, failed }
+}

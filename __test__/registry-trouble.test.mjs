@@ -1,0 +1,464 @@
+// Whatever is wrong with a registry has a defined outcome: work goes on and somebody is told, or it is refused before
+// anything is started.
+import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
+import {
+  chownSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs'
+import { join } from 'node:path'
+import { describe, test } from 'node:test'
+import { abandoned, recordOf } from './support/abandoned.mjs'
+import { program } from './support/fixtures.mjs'
+import { startBot } from './support/obedient-bot.mjs'
+import { journalLine, openRegistry, until } from './support/registry.mjs'
+import { openWitness } from './support/witness.mjs'
+
+const limit = { timeout: 20_000 }
+
+/** A supervisor whose events are kept; `told` waits for one. */
+function attentive(registry) {
+  const supervisor = registry.supervise()
+  const heard = []
+  supervisor.on('event', (event) => heard.push(event))
+  const told = (kind) =>
+    until(() => heard.find((event) => event.type === 'registry' && event.kind === kind), `told: ${kind}`)
+  return Object.assign(supervisor, { heard, told })
+}
+
+/** A run of `supervisor` that stays. */
+async function standing(t, { spawnOwned }) {
+  const witness = openWitness(t)
+  const run = spawnOwned(program('stays'), [witness.path], { stdio: 'ignore' })
+  await witness.ready(1)
+  return { run, witness }
+}
+
+/** The registry works: a run is started, listed, in the file, and gone from it. */
+async function works(t, registry, supervisor) {
+  const { run } = await standing(t, supervisor)
+  assert.ok(supervisor.list().some(({ runId }) => runId === run.runId))
+  await registry.has(run.runId, 'running')
+  await run.cancel()
+  await registry.lacks(run.runId)
+}
+
+/** Nothing is started, and nothing is registered. */
+async function startsNothing(t, { spawnOwned, registerProcess }, code) {
+  const witness = openWitness(t)
+  const stdio = ['ignore', 'ignore', 'ignore', witness.writeEnd]
+  assert.throws(() => spawnOwned(program('stays'), [witness.path], { stdio }), { code })
+  witness.release()
+  await witness.gone(1000)
+  const { pid, witness: bystander } = await abandoned(t)
+  assert.throws(() => registerProcess({ pid }), { code })
+  assert.equal(bystander.isGone(), false)
+}
+
+describe('a file that cannot be understood', () => {
+  const sample = {
+    pid: 4_000_000,
+    startedAt: 1,
+    sessionId: null,
+    botPid: 4_000_001,
+    commandPreview: 'an old one',
+  }
+  const broken = {
+    'is not JSON': 'Once upon a time',
+    'is empty': '',
+    'is cut off': JSON.stringify({ version: 1, entries: [sample, sample] }).slice(0, -20),
+    'is binary': Buffer.from([0, 255, 1, 254, 10, 0]),
+    'is something else': '[1, 2, 3]',
+    'has entries that are no list': '{"version":1,"entries":{"a":1}}',
+    'is nested too deeply': `{"entries":${'['.repeat(100_000)}`,
+    'has a version that is none': '{"version":"new","entries":[]}',
+  }
+  for (const [name, content] of Object.entries(broken)) {
+    test(`because it ${name} is set aside, and work goes on`, limit, async (t) => {
+      const registry = openRegistry(t)
+      registry.write(content)
+      const supervisor = attentive(registry)
+      assert.deepEqual(supervisor.list(), [])
+      const { run } = await standing(t, supervisor)
+      const { path, message } = await supervisor.told('corrupt')
+      await registry.has(run.runId, 'running')
+      assert.deepEqual(registry.setAside(), [path])
+      assert.match(path, /process-registry\.json\.corrupt-\d{13}$/)
+      assert.deepEqual(readFileSync(path), Buffer.from(content), 'nothing is lost')
+      assert.ok(message.includes(path), message)
+      assert.equal(statSync(path).mode & 0o777, 0o600)
+      await run.cancel()
+      await registry.lacks(run.runId)
+      assert.equal(supervisor.heard.length, 1, 'told once')
+    })
+  }
+
+  test('while a bot runs has its live runs again after the next change', limit, async (t) => {
+    const registry = openRegistry(t)
+    const supervisor = attentive(registry)
+    const { run } = await standing(t, supervisor)
+    await registry.has(run.runId)
+    await registry.settled()
+    truncateSync(registry.path, 40)
+    assert.deepEqual(
+      supervisor.list().map(({ runId }) => runId),
+      [run.runId],
+      'the bot knows its own',
+    )
+    const { run: next } = await standing(t, supervisor)
+    await supervisor.told('corrupt')
+    assert.equal((await registry.has(next.runId)).pid, next.pid)
+    assert.equal(registry.entry(run.runId).pid, run.pid)
+  })
+
+  test('does not take the entries beside it with it', limit, async (t) => {
+    const registry = openRegistry(t)
+    const [left, damaged] = [await abandoned(t), await abandoned(t)]
+    const entries = [await recordOf(left), { ...(await recordOf(damaged)), startToken: 'nonsense' }]
+    const content = JSON.stringify({ version: 1, entries })
+    registry.write(content)
+    const supervisor = attentive(registry)
+    assert.deepEqual(
+      supervisor.list().map(({ pid }) => pid),
+      [left.pid],
+    )
+    await works(t, registry, supervisor)
+    const { path } = await supervisor.told('corrupt')
+    assert.equal(readFileSync(path, 'utf8'), content)
+    const { killed } = await supervisor.reapOrphans()
+    assert.deepEqual(killed, [left.pid])
+    assert.deepEqual([left.witness.isGone(), damaged.witness.isGone()], [true, false])
+  })
+
+  test('is a warning, once, if nobody listens', limit, async (t) => {
+    const registry = openRegistry(t)
+    registry.write('not JSON')
+    const bot = startBot(t, { options: { registryPath: registry.path } })
+    const { runId } = await bot.ask('spawn', 'cat', [], { stdio: ['pipe', 'ignore', 'ignore'] })
+    await registry.mended(1)
+    await registry.has(runId)
+    registry.write('not JSON again')
+    await bot.ask('endInput', runId)
+    await bot.ask('wait', runId)
+    await registry.mended(2)
+    await registry.lacks(runId)
+    await bot.dismiss()
+    assert.equal(bot.complaint.match(/\[OWNED_REGISTRY_CORRUPT\]/g)?.length, 1, bot.complaint)
+    assert.ok(bot.complaint.includes(registry.setAside()[0]), bot.complaint)
+    assert.deepEqual(registry.read(), { version: 1, entries: [] })
+  })
+})
+
+describe('a journal', () => {
+  test('with a torn tail counts up to there', limit, async (t) => {
+    const registry = openRegistry(t)
+    const [whole, torn] = [await abandoned(t), await abandoned(t)]
+    const [first, second] = [await recordOf(whole), await recordOf(torn)]
+    const tail = journalLine({ intent: { entry: second } })
+    registry.write(
+      journalLine({ intent: { entry: first } }) + tail.slice(0, tail.length / 2),
+      registry.journal,
+    )
+    const supervisor = attentive(registry)
+    assert.deepEqual(
+      supervisor.list().map(({ pid }) => pid),
+      [whole.pid],
+    )
+    // The first line that is written now comes right after the torn one.
+    await works(t, registry, supervisor)
+    await supervisor.told('torn')
+    assert.deepEqual(
+      registry.entries().map(({ pid }) => pid),
+      [whole.pid],
+    )
+    const { killed } = await supervisor.reapOrphans()
+    assert.deepEqual(killed, [whole.pid])
+    assert.deepEqual([whole.witness.isGone(), torn.witness.isGone()], [true, false])
+  })
+
+  test('with garbage in it counts around it', limit, async (t) => {
+    const registry = openRegistry(t)
+    const left = [await abandoned(t), await abandoned(t), await abandoned(t)]
+    const lines = await Promise.all(
+      left.map(async (process) => journalLine({ intent: { entry: await recordOf(process) } })),
+    )
+    const garbage = [
+      'Once upon a time\n',
+      Buffer.from([0, 255, 254, 10, 0, 10, 10]),
+      '5 {}{}{\n12 {"intent":{}}\n-1 {}\n99999999999999999999 {}\n',
+      journalLine({ future: { key: 'x' } }),
+      journalLine({ dropped: {} }),
+      journalLine({ intent: { entry: { pid: left[0].pid } } }),
+      `${'x'.repeat(300_000)}\n`,
+    ]
+    const pieces = [garbage[0], lines[0], ...garbage.slice(1, 4), lines[1], ...garbage.slice(4), lines[2]]
+    registry.write(Buffer.concat(pieces.map((piece) => Buffer.from(piece))), registry.journal)
+    const supervisor = attentive(registry)
+    const pids = left.map(({ pid }) => pid).sort()
+    assert.deepEqual(
+      supervisor
+        .list()
+        .map(({ pid }) => pid)
+        .sort(),
+      pids,
+    )
+    await works(t, registry, supervisor)
+    await supervisor.told('torn')
+    assert.deepEqual(
+      registry
+        .entries()
+        .map(({ pid }) => pid)
+        .sort(),
+      pids,
+    )
+  })
+
+  test('that a crash has left beside its own checkpoint counts once', limit, async (t) => {
+    const registry = openRegistry(t)
+    const left = await abandoned(t)
+    const entry = await recordOf(left)
+    registry.write(JSON.stringify({ version: 1, entries: [entry] }))
+    registry.write(journalLine({ intent: { entry } }), registry.old)
+    registry.write(journalLine({ intent: { entry } }), registry.journal)
+    const supervisor = attentive(registry)
+    assert.equal(supervisor.list().length, 1)
+    await works(t, registry, supervisor)
+    await registry.settled()
+    assert.equal(registry.entries().length, 1)
+    const { killed } = await supervisor.reapOrphans()
+    assert.deepEqual(killed, [left.pid])
+  })
+})
+
+describe('a file of a newer version', () => {
+  const content = JSON.stringify({ version: 2, entries: [], tomorrow: true })
+
+  test('is refused and left as it is, and nothing is started', limit, async (t) => {
+    const registry = openRegistry(t)
+    registry.write(content)
+    const supervisor = registry.supervise()
+    const code = 'ERR_OWNED_REGISTRY_NEWER'
+    await startsNothing(t, supervisor, code)
+    assert.throws(() => supervisor.list(), { code })
+    await assert.rejects(supervisor.reapOrphans(), { code })
+    await assert.rejects(supervisor.cancel('some-run'), { code })
+    assert.equal(readFileSync(registry.path, 'utf8'), content)
+    assert.equal(existsSync(registry.journal), false)
+    // The upgrade was taken back: it works without a restart.
+    registry.write('{"version":1,"entries":[]}')
+    await works(t, registry, supervisor)
+  })
+
+  test('that comes while a bot runs is left as it is, and that is told', limit, async (t) => {
+    const registry = openRegistry(t)
+    const supervisor = attentive(registry)
+    const { run, witness } = await standing(t, supervisor)
+    await registry.has(run.runId)
+    registry.write(content)
+    await run.cancel()
+    assert.equal(witness.isGone(), true)
+    const { message } = await supervisor.told('unwritable')
+    assert.match(message, /newer/)
+    assert.equal(readFileSync(registry.path, 'utf8'), content)
+    registry.write('{"version":1,"entries":[]}')
+    await registry.settled()
+  })
+})
+
+describe('a folder', () => {
+  test('that is not there is made, with all those above it', limit, async (t) => {
+    const registry = openRegistry(t, join('not', 'there', 'yet', 'runs.json'))
+    await works(t, registry, registry.supervise())
+  })
+
+  test(
+    'that cannot be made because a file is in its place is an error, and nothing is started',
+    limit,
+    async (t) => {
+      const registry = openRegistry(t)
+      writeFileSync(registry.folder, '')
+      await startsNothing(t, registry.supervise(), 'ERR_OWNED_REGISTRY_UNWRITABLE')
+      rmSync(registry.folder)
+    },
+  )
+})
+
+describe('what is deleted while a bot runs', () => {
+  const removeAll = (files) => {
+    for (const file of files) rmSync(file)
+  }
+  const deletions = {
+    'the file': ({ path }) => rmSync(path),
+    'the file and the lock': ({ path, lock }) => removeAll([path, lock]),
+    'the folder': ({ folder }) => rmSync(folder, { recursive: true }),
+    'everything in the folder': ({ folder }) =>
+      removeAll(readdirSync(folder).map((name) => join(folder, name))),
+  }
+  for (const [name, remove] of Object.entries(deletions)) {
+    test(`(${name}) is there again after the next change, with the live runs`, limit, async (t) => {
+      const registry = openRegistry(t)
+      const supervisor = registry.supervise()
+      const { run } = await standing(t, supervisor)
+      await registry.has(run.runId, 'running')
+      await registry.settled()
+      remove(registry)
+      assert.equal(supervisor.list().length, 1, 'the bot knows its own')
+      const { run: next } = await standing(t, supervisor)
+      await registry.has(next.runId, 'running')
+      assert.equal(registry.entry(run.runId).state, 'running')
+      const other = startBot(t, { options: { registryPath: registry.path } })
+      assert.equal((await other.ask('list')).length, 2)
+      await next.cancel()
+      await run.cancel()
+      await registry.lacks(run.runId)
+      assert.deepEqual(registry.entries(), [])
+    })
+  }
+
+  test('(the journal, before it is in the file) is there again after the next change', limit, async (t) => {
+    const registry = openRegistry(t)
+    const supervisor = registry.supervise()
+    const { run } = await standing(t, supervisor)
+    rmSync(registry.journal, { force: true })
+    await works(t, registry, supervisor)
+    assert.equal(registry.entry(run.runId).pid, run.pid)
+    await run.cancel()
+  })
+
+  test('(the folder) does not keep a run from ending', limit, async (t) => {
+    const registry = openRegistry(t)
+    const supervisor = registry.supervise()
+    const { run, witness } = await standing(t, supervisor)
+    await registry.settled()
+    rmSync(registry.folder, { recursive: true })
+    assert.equal((await run.cancel()).reason, 'manual-cancel')
+    assert.equal(witness.isGone(), true)
+    assert.deepEqual(supervisor.list(), [])
+  })
+
+  test(
+    '(the folder) is not brought back by the keepers of a killed bot, which end their runs',
+    limit,
+    async (t) => {
+      const registry = openRegistry(t)
+      const witness = openWitness(t)
+      const bot = startBot(t, { options: { registryPath: registry.path } })
+      const { runId } = await bot.ask('spawn', program('stays'), [witness.path])
+      await witness.ready(1)
+      const { keeper } = await registry.has(runId, 'running')
+      await registry.settled()
+      rmSync(registry.folder, { recursive: true })
+      await bot.kill('SIGKILL')
+      await witness.gone(3000)
+      const [pid] = keeper.startToken.split(':')
+      await until(() => !existsSync(`/proc/${pid}`), 'the keeper is gone')
+      assert.equal(existsSync(registry.folder), false)
+    },
+  )
+})
+
+describe('a symbolic link', () => {
+  for (const place of ['path', 'journal', 'lock']) {
+    for (const dangling of [false, true]) {
+      const name = `${place === 'path' ? 'file' : place}${dangling ? ', leading nowhere,' : ''}`
+      test(`in place of the ${name} is refused, and what it points to is untouched`, limit, async (t) => {
+        const registry = openRegistry(t)
+        const target = join(registry.dir, 'target')
+        const content = '{"version":1,"entries":[]}'
+        if (!dangling) registry.write(content, target)
+        mkdirSync(registry.folder, { recursive: true })
+        symlinkSync(target, registry[place])
+        await startsNothing(t, registry.supervise(), 'ERR_OWNED_REGISTRY_SYMLINK')
+        if (dangling) assert.equal(existsSync(target), false)
+        else assert.equal(readFileSync(target, 'utf8'), content)
+        rmSync(registry[place])
+        await works(t, registry, registry.supervise())
+      })
+    }
+  }
+
+  test('in place of what a checkpoint is written to first is not followed', limit, async (t) => {
+    const registry = openRegistry(t)
+    const target = join(registry.dir, 'target')
+    registry.write('precious', target)
+    symlinkSync(target, `${registry.path}.tmp`)
+    await works(t, registry, registry.supervise())
+    assert.equal(readFileSync(target, 'utf8'), 'precious')
+    assert.equal(registry.files().includes('process-registry.json.tmp'), false, 'that was the place')
+  })
+})
+
+describe('what is no file', () => {
+  const kinds = {
+    'a FIFO': (path) => execFileSync('mkfifo', [path]),
+    'a folder': (path) => mkdirSync(path),
+  }
+  for (const [kind, make] of Object.entries(kinds)) {
+    for (const place of ['path', 'journal', 'lock']) {
+      const name = place === 'path' ? 'file' : place
+      test(`(${kind} in place of the ${name}) is refused at once`, limit, async (t) => {
+        const registry = openRegistry(t)
+        mkdirSync(registry.folder, { recursive: true })
+        make(registry[place])
+        const from = performance.now()
+        await startsNothing(t, registry.supervise(), 'ERR_OWNED_REGISTRY_NOT_A_FILE')
+        assert.ok(performance.now() - from < 5000)
+        rmSync(registry[place], { recursive: true })
+        await works(t, registry, registry.supervise())
+      })
+    }
+  }
+
+  test('(a FIFO in place of the file) is no reason to hang while a bot runs', limit, async (t) => {
+    const registry = openRegistry(t)
+    const supervisor = attentive(registry)
+    const { run } = await standing(t, supervisor)
+    await registry.has(run.runId)
+    rmSync(registry.path)
+    execFileSync('mkfifo', [registry.path])
+    await run.cancel()
+    await supervisor.told('unwritable')
+    rmSync(registry.path)
+    await registry.settled()
+    assert.deepEqual(registry.entries(), [])
+  })
+})
+
+describe('a file of another user', () => {
+  const nobody = 65534
+  const skip = process.getuid() === 0 ? false : 'only root can give a file away'
+  for (const place of ['path', 'journal', 'old', 'lock']) {
+    const name = { path: 'file', old: 'journal of a checkpoint' }[place] ?? place
+    test(`(the ${name}) is refused, and nothing is started or ended`, { ...limit, skip }, async (t) => {
+      const registry = openRegistry(t)
+      const left = await abandoned(t)
+      const entry = await recordOf(left)
+      const content =
+        {
+          path: JSON.stringify({ version: 1, entries: [entry] }),
+          lock: '',
+        }[place] ?? journalLine({ intent: { entry } })
+      registry.write(content, registry[place])
+      chownSync(registry[place], nobody, nobody)
+      const supervisor = registry.supervise()
+      const code = 'ERR_OWNED_REGISTRY_FOREIGN'
+      await startsNothing(t, supervisor, code)
+      if (place !== 'lock') {
+        assert.throws(() => supervisor.list(), { code })
+        await assert.rejects(supervisor.reapOrphans(), { code })
+      }
+      assert.equal(left.witness.isGone(), false)
+      assert.equal(readFileSync(registry[place], 'utf8'), content)
+      assert.equal(statSync(registry[place]).uid, nobody)
+      rmSync(registry[place])
+    })
+  }
+})

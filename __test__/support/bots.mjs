@@ -1,0 +1,253 @@
+// Bots in processes of their own, which do what a test tells them, and the registries they leave.
+import assert from 'node:assert/strict'
+import { execFile, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
+import { basename, dirname, join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import { promisify } from 'node:util'
+import { createSupervisor } from 'spawn-owned'
+import { program, script } from './fixtures.mjs'
+import { openWitness } from './witness.mjs'
+
+/** A bot on this registry, started by `within` if that is given. It goes with the test, and its runs with it. */
+export async function startBot(t, registryPath, { env, leaseMs, within = [] } = {}) {
+  const options = JSON.stringify({ registryPath, leaseMs })
+  const [command, ...args] = [...within, process.execPath, script('bot-to-order.mjs'), options]
+  const child = spawn(command, args, {
+    stdio: ['ignore', 'ignore', 'pipe', 'ipc'],
+    env: { ...process.env, ...env },
+  })
+  const bot = new Bot(child)
+  t.after(() => bot.kill())
+  await bot.ready
+  return bot
+}
+
+/** Runs fixtures/does-one-thing.mjs, and resolves with its lines when it has ended. */
+export async function inAScript(path, thing, ...args) {
+  const command = [script('does-one-thing.mjs'), thing, ...args.map((arg) => JSON.stringify(arg))]
+  const env = { ...process.env, SPAWN_OWNED_REGISTRY: path }
+  const { stdout } = await promisify(execFile)(process.execPath, command, { env, timeout: 20_000 })
+  return stdout
+    .trim()
+    .split('\n')
+    .map((line) => (line.startsWith('{') || line.startsWith('"') ? JSON.parse(line) : line))
+}
+
+class Bot {
+  #child
+  #answers = new Map()
+  #next = 1
+  #ended
+  complaint = ''
+
+  constructor(child) {
+    this.#child = child
+    this.#ended = once(child, 'exit')
+    child.stderr.on('data', (text) => {
+      this.complaint += text
+    })
+    child.on('message', (answer) => this.#settle(answer))
+    child.on('exit', () => this.#fail())
+    this.ready = this.#promise(0)
+  }
+
+  get pid() {
+    return this.#child.pid
+  }
+
+  /** Has it carry out an order of fixtures/bot-to-order.mjs. */
+  ask(order, ...args) {
+    const id = this.#next++
+    const answer = this.#promise(id)
+    this.#child.send({ id, order, args }, () => {})
+    return answer
+  }
+
+  signal(signal) {
+    process.kill(this.pid, signal)
+  }
+
+  /** SIGKILL, unless it is asked more politely. Its keepers live to see it. */
+  async kill(signal = 'SIGKILL') {
+    this.#child.kill(signal)
+    await this.#ended
+  }
+
+  /** SIGKILL of bot, zygote and keepers, so that none of them gets to do anything about the others. */
+  async killWithHelpers() {
+    const zygotes = childrenOf(this.pid).filter(isHelper)
+    const keepers = zygotes.flatMap(childrenOf).filter(isHelper)
+    this.signal('SIGSTOP')
+    await until(() => stateOf(this.pid) === 'T', 'the bot has stopped')
+    const victims = [...zygotes, ...keepers]
+    for (const pid of victims) process.kill(pid, 'SIGKILL')
+    await this.kill()
+    for (const pid of victims) await gone(pid)
+  }
+
+  #promise(id) {
+    const promise = new Promise((resolve, reject) => this.#answers.set(id, { resolve, reject }))
+    // Not everybody who asks a bot that is about to be killed waits for an answer.
+    promise.catch(() => {})
+    return promise
+  }
+
+  #settle({ id, value, error }) {
+    const { resolve, reject } = this.#answers.get(id)
+    this.#answers.delete(id)
+    if (error) reject(Object.assign(new Error(error.message), { code: error.code }))
+    else resolve(value)
+  }
+
+  #fail() {
+    for (const { reject } of this.#answers.values()) reject(new Error(`the bot is gone:\n${this.complaint}`))
+    this.#answers.clear()
+  }
+}
+
+// ---- registries ------------------------------------------------------------------------------------------------------
+
+const folders = []
+
+/** The path of a registry in a folder of its own, with these entries if any are given. */
+export function freshRegistry(entries) {
+  const folder = mkdtempSync(join(tmpdir(), 'registry-'))
+  folders.push(folder)
+  // Last: what is flushed when the process ends would bring a folder back.
+  process.off('exit', removeFolders).on('exit', removeFolders)
+  const path = join(folder, 'data', 'process-registry.json')
+  if (entries) fill(path, entries)
+  return path
+}
+
+function removeFolders() {
+  for (const folder of folders) rmSync(folder, { recursive: true, force: true, maxRetries: 5 })
+}
+
+/** As if bots had left these entries. */
+export function fill(path, entries) {
+  mkdirSync(dirname(path))
+  writeFileSync(path, JSON.stringify({ version: 1, entries }), { mode: 0o600 })
+}
+
+/** This process as one more bot on the registry, and what it is told. */
+export function supervise(registryPath, options) {
+  const supervisor = createSupervisor({ registryPath, ...options })
+  const events = []
+  supervisor.on('event', (event) => events.push(event))
+  return Object.assign(supervisor, { events })
+}
+
+/** The entries of the file, as anybody can read them; none, as long as there is no file. */
+export const entriesOf = (path) => (existsSync(path) ? JSON.parse(readFileSync(path, 'utf8')).entries : [])
+
+/** When the file has followed: after 250 ms at most, and the delays of a busy machine. */
+export async function fileHas(path, count) {
+  const has = () => (existsSync(path) ? entriesOf(path).length : -1)
+  await until(() => has() === count, `the file has ${count} entries`, 2000)
+}
+
+/** Every file of the registry with what is in it: what a dry run must not change. */
+export function filesOf(path) {
+  const folder = dirname(path)
+  return readdirSync(folder).map((name) => [name, readFileSync(join(folder, name), 'utf8')])
+}
+
+/** A start token with another start, namespace or boot. */
+export function altered(token, { pid, start, ns, boot }) {
+  const [oldPid, oldStart, oldNs, ...oldBoot] = token.split(':')
+  return [pid ?? oldPid, start ?? oldStart, ns ?? oldNs, boot ?? oldBoot.join(':')].join(':')
+}
+
+/** One of a process that is not any more. */
+export const past = (token) => altered(token, { start: Number(token.split(':')[1]) - 1 })
+
+// ---- processes --------------------------------------------------------------------------------------------------------
+
+/** A process that is nobody's run, with a witness of its own. */
+export async function bystander(t, { name = 'stays', processes = 1, ...options } = {}) {
+  const witness = openWitness(t)
+  const child = spawn(program(name), [witness.path], { detached: true, stdio: 'ignore', ...options })
+  t.after(() => child.kill('SIGKILL'))
+  await witness.ready(processes)
+  return { pid: child.pid, child, witness }
+}
+
+/** Starts a command below a parent that never waits: it will be a zombie. Resolves with its number. */
+export async function neverWaitedFor(t, command, ...args) {
+  const line = '"$@" & echo $!; exec sleep 60'
+  const parent = spawn('sh', ['-c', line, 'sh', command, ...args], { stdio: ['ignore', 'pipe', 'ignore'] })
+  t.after(() => parent.kill('SIGKILL'))
+  const pid = Number(await once(parent.stdout, 'data'))
+  // A shell would wait; `sleep` does not.
+  await until(() => readFileSync(`/proc/${parent.pid}/comm`, 'utf8') === 'sleep\n', 'the shell is no more')
+  return pid
+}
+
+export const assertGone = (witness) => assert.ok(witness.isGone(), `processes exist:\n${witness.holders()}`)
+export const assertAlive = (witness) => assert.equal(witness.isGone(), false, 'it was ended')
+
+export const keeperOf = ({ keeper }) => Number(keeper.startToken.split(':')[0])
+
+/** Stops a run's keeper, and the zygote, which would wake it. */
+export async function stopKeeper(t, record) {
+  const keeper = keeperOf(record)
+  const helpers = [statOf(keeper).parent, keeper].filter(isHelper)
+  for (const pid of helpers) {
+    process.kill(pid, 'SIGSTOP')
+    t.after(() => quietly(() => process.kill(pid, 'SIGCONT')))
+    await until(() => stateOf(pid) === 'T', `helper ${pid} has stopped`)
+  }
+}
+
+export function statOf(pid) {
+  const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
+  const [state, parent, group, session] = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
+  return { state, parent: Number(parent), group: Number(group), session: Number(session) }
+}
+
+export function childrenOf(parent) {
+  const pids = readdirSync('/proc').filter((name) => /^\d+$/.test(name))
+  return pids.map(Number).filter((pid) => quietly(() => statOf(pid).parent === parent))
+}
+
+export function isHelper(pid) {
+  return quietly(() => basename(readlinkSync(`/proc/${pid}/exe`)).startsWith('spawn-owned-keeper')) ?? false
+}
+
+export const stateOf = (pid) => quietly(() => statOf(pid).state)
+
+/** For processes with one thread that are neither a witness's nor children of ours. A zombie is gone. */
+export const gone = (pid) =>
+  until(() => [undefined, 'Z', 'X'].includes(stateOf(pid)), `process ${pid} is gone`)
+
+/** For what tells nobody when it happens. */
+export async function until(condition, what, withinMs = 10_000) {
+  const giveUpAt = performance.now() + withinMs
+  for (;;) {
+    const value = await condition()
+    if (value) return value
+    if (performance.now() > giveUpAt) throw new Error(`not within ${withinMs} ms: ${what}`)
+    await delay(2)
+  }
+}
+
+function quietly(look) {
+  try {
+    return look()
+  } catch {
+    return undefined
+  }
+}

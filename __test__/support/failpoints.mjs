@@ -1,0 +1,31 @@
+// An addon of its own, compiled with the failpoints that releases do not have. The first build takes a while.
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { copyFileSync, cpSync, mkdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+const root = fileURLToPath(new URL('../..', import.meta.url))
+const target = join(root, 'target', 'failpoints')
+
+/** Builds it, and copies it to `file`. */
+export function buildFailpointsAddon(file) {
+  const build = ['build', '--quiet', '--release', '--lib', '--features', 'failpoints', '--target-dir', target]
+  // The release profile for how it treats panics, but not for its speed.
+  const quick = { LTO: 'off', CODEGEN_UNITS: '16', OPT_LEVEL: '0' }
+  const profile = Object.entries(quick).map(([name, value]) => [`CARGO_PROFILE_RELEASE_${name}`, value])
+  const env = { ...process.env, ...Object.fromEntries(profile) }
+  const built = spawnSync('cargo', build, { cwd: root, env, encoding: 'utf8' })
+  assert.equal(built.status, 0, built.stderr)
+  copyFileSync(join(target, 'release', 'libspawn_owned.so'), file)
+}
+
+/** The package in `directory`, with that addon. Scripts there import it by its name. */
+export function installWithFailpoints(directory) {
+  const native = join(directory, 'native')
+  mkdirSync(native, { recursive: true })
+  cpSync(join(root, 'dist'), join(directory, 'dist'), { recursive: true })
+  copyFileSync(join(root, 'package.json'), join(directory, 'package.json'))
+  copyFileSync(join(root, 'native', 'spawn-owned-keeper'), join(native, 'spawn-owned-keeper'))
+  buildFailpointsAddon(join(native, 'spawn-owned.node'))
+}

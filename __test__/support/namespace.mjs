@@ -1,0 +1,12 @@
+// A PID namespace of its own: low numbers, and numbers that can be chosen. Needs root, and a system that allows it.
+import { spawnSync } from 'node:child_process'
+
+/** The beginning of a command line that runs the rest in a new PID namespace, and ends it when it is ended itself. */
+export const namespace = ['unshare', '--pid', '--fork', '--mount-proc', '--kill-child']
+
+const [command, ...args] = namespace
+const trial = spawnSync(command, [...args, 'sh', '-c', 'echo 300 >/proc/sys/kernel/ns_last_pid'])
+
+/** Why tests that need one are skipped, or false. */
+export const withoutNamespace =
+  trial.status !== 0 && `needs root and PID namespaces: ${String(trial.error ?? trial.stderr).trim()}`

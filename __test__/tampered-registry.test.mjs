@@ -1,0 +1,196 @@
+// A registry that somebody has written into: whatever it says, nobody is signalled who is not proven to be of the run.
+import assert from 'node:assert/strict'
+import { writeFileSync } from 'node:fs'
+import { describe, test } from 'node:test'
+import { captureStartToken } from 'spawn-owned'
+import {
+  altered,
+  assertAlive,
+  assertGone,
+  bystander,
+  fileHas,
+  fill,
+  freshRegistry,
+  keeperOf,
+  past,
+  startBot,
+  stateOf,
+  supervise,
+  until,
+} from './support/bots.mjs'
+import { assertReport, crashed, mistaken, owned } from './support/orphans.mjs'
+import { journalLine } from './support/registry.mjs'
+
+const options = { timeout: 30_000 }
+const together = { timeout: 60_000, concurrency: 6 }
+
+/** Nobody listens there. */
+const NOWHERE = 'spawn-owned-test-nowhere'
+
+describe('whom an entry wrongly names as its keeper is not touched when the run is', together, () => {
+  /** A crashed run for each of these, and the bot's registry says that they keep it. */
+  async function keptBy(t, path, keepers) {
+    const runs = []
+    for (const { pid, address = NOWHERE } of keepers) {
+      const run = await crashed(t)
+      const keeper = { startToken: captureStartToken(pid), address }
+      assert.ok(keeper.startToken)
+      runs.push({ ...run, record: { ...run.record, keeper } })
+    }
+    fill(
+      path,
+      runs.map(({ record }) => record),
+    )
+    return runs
+  }
+
+  // Their roots are proven without any keeper, and are orphans all the same.
+  const ways = {
+    reaped: async (bot, runs) => {
+      const { killed, ...report } = await bot.ask('reap')
+      assertReport(
+        { ...report, killed: killed.toSorted() },
+        { killed: runs.map(({ pid }) => pid).toSorted() },
+      )
+    },
+    cancelled: async (bot, runs) => {
+      for (const { outcome } of await Promise.all(runs.map(({ runId }) => bot.ask('cancel', runId))))
+        assert.equal(outcome, 'cancelled')
+    },
+  }
+
+  for (const [way, end] of Object.entries(ways)) {
+    test(`${way}: a bystander, which is not even woken`, options, async (t) => {
+      const path = freshRegistry()
+      const bot = await startBot(t, path)
+      const stranger = await bystander(t)
+      process.kill(stranger.pid, 'SIGSTOP')
+      await until(() => stateOf(stranger.pid) === 'T', 'it has stopped')
+      const runs = await keptBy(t, path, [stranger])
+      await end(bot, runs)
+      assertGone(runs[0].witness)
+      assertAlive(stranger.witness)
+      assert.equal(stateOf(stranger.pid), 'T', 'it was woken')
+    })
+
+    test(`${way}: the keeper of another’s run, whether or not its address is right`, options, async (t) => {
+      const path = freshRegistry()
+      const bot = await startBot(t, path)
+      const other = await owned(t)
+      const pid = keeperOf(other.record)
+      const runs = await keptBy(t, path, [{ pid }, { pid, address: other.record.keeper.address }])
+      await end(bot, runs)
+      for (const { witness } of runs) assertGone(witness)
+      assertAlive(other.witness)
+      assert.equal(await other.bot.ask('state', other.runId), 'running')
+      const { exits } = await other.next.cancel(other.runId)
+      assert.equal(exits[0].reason, 'manual-cancel', 'its keeper is there as ever')
+      assertGone(other.witness)
+    })
+
+    test(`${way}: a bot, even the one that is asked to do it`, options, async (t) => {
+      const path = freshRegistry()
+      const [bot, another] = [await startBot(t, path), await startBot(t, path)]
+      const runs = await keptBy(t, path, [bot, another])
+      await end(bot, runs)
+      for (const { witness } of runs) assertGone(witness)
+      for (const it of [bot, another]) assert.deepEqual(await it.ask('list'), [])
+    })
+  }
+})
+
+describe('an entry is refused as a whole', together, () => {
+  const parts = {
+    'as its keeper': (token) => ({ keeper: { startToken: token, address: NOWHERE } }),
+    'as a member': (token) => ({ containment: 'group', keeper: undefined, members: [token] }),
+  }
+  for (const [as, part] of Object.entries(parts)) {
+    test(`if it names its own bot ${as}; what is beside it counts`, options, async (t) => {
+      const { bot, record, witness } = await owned(t)
+      const sound = await crashed(t)
+      // As if its bot had not been heard of for long, so that a thief may take what is its.
+      const wrong = { ...record, ...part(record.botStartToken), leaseExpiresAtMs: Date.now() - 60_000 }
+      const path = freshRegistry([wrong, sound.record])
+      const next = supervise(path)
+      assertReport(await next.reapOrphans({ stealFromLive: true }), { killed: [sound.pid] })
+      assert.deepEqual(await next.cancel(record.runId), { outcome: 'not-found', exits: [] })
+      assertGone(sound.witness)
+      assertAlive(witness)
+      assert.equal(await bot.ask('state', record.runId), 'running')
+      await until(() => next.events.some(({ kind }) => kind === 'corrupt'), 'that is told', 3000)
+    })
+  }
+})
+
+test('a member that an entry names is nobody’s, if it is not in the group', options, async (t) => {
+  const stranger = await bystander(t)
+  const members = [captureStartToken(stranger.pid)]
+  const { next, pid, witness } = await mistaken(t, ({ startToken }) => ({
+    startToken: past(startToken),
+    members,
+  }))
+  assertReport(await next.reapOrphans(), { skipped: [pid] })
+  assertAlive(witness)
+  assertAlive(stranger.witness)
+})
+
+describe('a line of the journal whose PID is not that of its token is passed over:', together, () => {
+  /** Two bystanders, and an orphan to which a journal adds a line about both of them. */
+  async function journalled(t, lineOf) {
+    const [one, two] = [await bystander(t), await bystander(t)]
+    const orphan = await crashed(t)
+    const { keeper: _, ...record } = orphan.record
+    const entry = {
+      ...record,
+      runId: 'wrong',
+      containment: 'group',
+      pid: one.pid,
+      pgid: one.pid,
+      startToken: captureStartToken(two.pid),
+    }
+    const path = freshRegistry([orphan.record])
+    const lines = lineOf(entry, orphan.record).map(journalLine)
+    writeFileSync(`${path}.journal`, lines.join(''), { mode: 0o600 })
+    return { next: supervise(path), one, two, orphan, path }
+  }
+
+  const lines = {
+    'of a start': (entry) => [{ intent: { entry } }],
+    'of a start, with its bot’s': (entry) => [
+      { intent: { entry: { ...entry, pid: Number(entry.startToken.split(':')[0]), botPid: 1 } } },
+    ],
+    // What it says is that the orphan's entry becomes another, because its owner has given it back.
+    'of a return': (entry, orphan) => [
+      { returned: { entry: { ...entry, startToken: orphan.startToken }, by: orphan.ownerInstanceId } },
+    ],
+  }
+  for (const [what, lineOf] of Object.entries(lines)) {
+    test(what, options, async (t) => {
+      const { next, one, two, orphan, path } = await journalled(t, lineOf)
+      assert.deepEqual(
+        next.list().map(({ runId }) => runId),
+        [orphan.runId],
+      )
+      assert.deepEqual(await next.cancel('wrong'), { outcome: 'not-found', exits: [] })
+      const report = await next.reapOrphans()
+      assertReport(report, { killed: [orphan.pid] })
+      assert.equal(report.decisions.length, 1)
+      assertGone(orphan.witness)
+      for (const { witness } of [one, two]) assertAlive(witness)
+      await fileHas(path, 0)
+    })
+  }
+
+  test('and one that agrees counts', options, async (t) => {
+    const right = ({ startToken, ...entry }) => ({ ...entry, startToken: altered(startToken, entry) })
+    const { next, orphan } = await journalled(t, (entry) => [{ intent: { entry: right(entry) } }])
+    assert.deepEqual(
+      next
+        .list()
+        .map(({ runId }) => runId)
+        .toSorted(),
+      ['wrong', orphan.runId].toSorted(),
+    )
+    await next.reapOrphans()
+  })
+})
