@@ -18,16 +18,19 @@ import { parseArgs } from 'node:util'
 import * as burst from './burst.mjs'
 import * as cancel from './cancel.mjs'
 import * as importCost from './import.mjs'
+import * as intent from './intent.mjs'
 import * as keeperStart from './keeper-start.mjs'
 import { busyShare } from './lib/proc.mjs'
 import { plot } from './lib/svg.mjs'
 import { markdown, terminalTable } from './lib/table.mjs'
 import * as memory from './memory.mjs'
+import * as reap from './reap.mjs'
+import * as register from './register.mjs'
 import * as roundtrip from './roundtrip.mjs'
 import * as stall from './stall.mjs'
 import * as throughput from './throughput.mjs'
 
-const ALL = [stall, roundtrip, burst, throughput, cancel, memory, importCost]
+const ALL = [stall, roundtrip, burst, throughput, cancel, memory, register, reap, intent, importCost]
 const results = fileURLToPath(new URL('./results', import.meta.url))
 
 const { values: options } = parseArgs({

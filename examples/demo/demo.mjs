@@ -82,7 +82,7 @@ async function playScene(scene, number) {
   say()
   const verdict =
     result.alive.length > 0
-      ? `${result.alive.length} of ${cast.length} still run`
+      ? `${result.alive.length} of ${stage.size} still run`
       : 'nothing of the tree is left'
   say(`  ${bold('after')}: ${result.alive.length > 0 ? red(verdict) : green(verdict)}`)
   for (const line of picture(stage, { survivors: true })) say(line)
@@ -93,7 +93,7 @@ async function playScene(scene, number) {
 
 function leftBy(bot, results) {
   const left = results
-    .filter(({ scene }) => scene.bot === bot)
+    .filter(({ scene }) => (scene.bot === 'plain') === (bot === 'plain'))
     .reduce((sum, { alive }) => sum + alive.length, 0)
   return left === 0 ? 'none' : `${left} processes`
 }

@@ -13,6 +13,9 @@ export const cast = [
   { name: 'ghost', note: 'the same, environment cleared', leftGroup: true },
 ]
 
+/** Who else is there, beside some bots' agents. */
+export const others = { keeping: [{ name: 'model-server', note: 'registered by the bot, no keeper' }] }
+
 export const names = cast.map(({ name }) => name)
 export const namesThatLeftTheGroup = cast.filter(({ leftGroup }) => leftGroup).map(({ name }) => name)
 
@@ -21,5 +24,5 @@ export function rank(name) {
 }
 
 export function noteFor(name) {
-  return cast[rank(name)]?.note ?? ''
+  return [...cast, ...Object.values(others).flat()].find((one) => one.name === name)?.note ?? ''
 }

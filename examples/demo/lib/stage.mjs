@@ -9,10 +9,13 @@
 import { spawn } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
-import { cast } from './cast.mjs'
+import { cast, others } from './cast.mjs'
 import { allPids, carries, descriptor, isAlive, look, programOf } from './proc.mjs'
 
 const program = fileURLToPath(new URL('../bot.mjs', import.meta.url))
@@ -26,6 +29,15 @@ export async function clearAllStages() {
   await Promise.all([...open].map((stage) => stage.clear()))
 }
 
+async function ask(bot, action) {
+  bot.send(action)
+  const died = once(bot, 'exit').then(() => {
+    throw new Error(`the bot died of ${action}`)
+  })
+  const [result] = await Promise.race([once(bot, 'message'), died])
+  return result
+}
+
 export class Stage {
   /** The tree's processes, `{ pid, start, name }`, as they announced themselves. */
   members = []
@@ -35,13 +47,16 @@ export class Stage {
   helpers = []
   /** When the witness saw the last process of the tree go. */
   goneAt
+  #kind
+  #folder = mkdtempSync(join(tmpdir(), 'spawn-owned-demo-'))
+  #registry = join(this.#folder, 'process-registry.json')
   #child
   #witness
   #witnessId
   #mark = `SPAWN_OWNED_DEMO=${randomUUID()}`
   #ended
 
-  /** Starts a bot, `plain` or `owned`, and waits until its agent's tree is complete. */
+  /** Starts a bot, one of bot.mjs's, and waits until its agent's tree is complete. */
   static async open(kind) {
     const stage = new Stage(kind)
     await stage.#complete()
@@ -49,13 +64,8 @@ export class Stage {
   }
 
   constructor(kind) {
-    const [variable, value] = this.#mark.split('=')
-    // A session of its own: Ctrl-C is for the demo, which then clears up.
-    this.#child = spawn(process.execPath, [program, kind], {
-      stdio: ['ignore', 'inherit', 'inherit', 'pipe', 'ipc'],
-      detached: true,
-      env: { ...process.env, [variable]: value },
-    })
+    this.#kind = kind
+    this.#child = this.#startBot(kind, 'pipe')
     open.add(this)
     this.bot = look(this.#child.pid)
     this.#witnessId = descriptor(this.#child.pid, 3)
@@ -70,16 +80,31 @@ export class Stage {
     this.#witness.on('error', () => {})
   }
 
+  /** In a session of its own: Ctrl-C is for the demo, which then clears up. */
+  #startBot(kind, witness) {
+    const [variable, value] = this.#mark.split('=')
+    return spawn(process.execPath, [program, kind], {
+      stdio: ['ignore', 'inherit', 'inherit', witness, 'ipc'],
+      detached: true,
+      env: { ...process.env, [variable]: value, SPAWN_OWNED_REGISTRY: this.#registry },
+    })
+  }
+
+  /** How many processes there are besides the bot and its helpers. */
+  get size() {
+    return cast.length + (others[this.#kind]?.length ?? 0)
+  }
+
   async #complete() {
     createInterface({ input: this.#witness }).on('line', (line) => {
       const [name, pid, start] = line.split('\t')
       this.members.push({ name, pid: Number(pid), start })
     })
     const deadline = performance.now() + START_LIMIT_MS
-    while (this.members.length < cast.length || this.#wrapperIsAlive()) {
+    while (this.members.length < this.size || this.#wrapperIsAlive()) {
       if (this.goneAt !== undefined) throw new Error('the agent ended before its tree was complete')
       if (performance.now() > deadline) {
-        throw new Error(`only ${this.members.length} of ${cast.length} processes started`)
+        throw new Error(`only ${this.members.length} of ${this.size} processes started`)
       }
       await sleep(10)
     }
@@ -127,13 +152,25 @@ export class Stage {
   }
 
   /** Asks the bot to do something, and resolves with the result. */
-  async ask(action) {
-    this.#child.send(action)
-    const died = once(this.#child, 'exit').then(() => {
-      throw new Error(`the bot died of ${action}`)
-    })
-    const [result] = await Promise.race([once(this.#child, 'message'), died])
-    return result
+  ask(action) {
+    return ask(this.#child, action)
+  }
+
+  /** The same of the bot that comes after this one. */
+  async askNext(action) {
+    const bot = this.#startBot('next', 'ignore')
+    try {
+      return await ask(bot, action)
+    } finally {
+      const ended = once(bot, 'exit')
+      bot.disconnect()
+      await ended
+    }
+  }
+
+  /** What `cat` would show. */
+  get registry() {
+    return readFileSync(this.#registry, 'utf8')
   }
 
   /** The bot is our own child: its number cannot have changed hands. */
@@ -177,6 +214,7 @@ export class Stage {
     // A process lets go of the witness a moment before it is gone.
     while (this.alive().length > 0 && performance.now() < deadline) await sleep(5)
     this.#witness.destroy()
+    rmSync(this.#folder, { recursive: true, force: true })
     open.delete(this)
     const left = this.alive()
     if (left.length > 0) throw new Error(`could not end ${left.map(({ pid }) => pid).join(', ')}`)

@@ -5,7 +5,7 @@ import { bold, clip, dim, duration, green, red, width } from './terminal.mjs'
 
 const NAME_WIDTH = 16
 
-const api = { plain: 'child_process', owned: 'spawn-owned' }
+const api = { plain: 'child_process', owned: 'spawn-owned', keeping: 'spawn-owned' }
 
 export function table(results) {
   const column = Math.max(7, Math.min(16, Math.floor((width() - NAME_WIDTH - 4) / results.length)))

@@ -1,0 +1,107 @@
+/** reapOrphans of a bot that has just started, over a registry full of runs whose processes are all dead. */
+
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import { reapOrphans } from 'spawn-owned'
+import { PlainRegistry } from './lib/plain-registry.mjs'
+import { absoluteRow } from './lib/rows.mjs'
+import { seedEntries, tokenOfTheDead, writeRegistry } from './lib/seed.mjs'
+import { median } from './lib/stats.mjs'
+import { NODE, OURS } from './lib/subjects.mjs'
+import { withWorkers } from './lib/workers.mjs'
+
+const ENTRIES = 10_000
+const PLAIN = 'a plain JSON file and kill(pid, 0)'
+
+export const name = 'reap'
+export const worker = { reap }
+
+export async function bench({ quick }) {
+  const directory = mkdtempSync(join(tmpdir(), 'spawn-owned-bench-'))
+  const path = join(directory, 'process-registry.json')
+  const subjects = [OURS, PLAIN].map((label) => ({
+    name: label === OURS ? OURS : NODE,
+    label,
+    env: { SPAWN_OWNED_REGISTRY: path, BENCH_REAP: label },
+  }))
+  const samples = { [OURS]: [], [PLAIN]: [] }
+  try {
+    const entries = seedEntries(ENTRIES, await tokenOfTheDead())
+    for (let round = 0; round < (quick ? 3 : 10); round++) {
+      for (const subject of round % 2 === 0 ? subjects : subjects.toReversed()) {
+        writeRegistry(path, entries)
+        // A fresh bot each time: it is done once, at the start.
+        const reaped = ([bot]) => bot.call('reap', { path })
+        samples[subject.label].push(await withWorkers(import.meta.url, [subject], {}, reaped))
+      }
+    }
+  } finally {
+    rmSync(directory, { recursive: true, force: true })
+  }
+  return [row(samples)]
+}
+
+function row({ [OURS]: ours, [PLAIN]: theirs }) {
+  const figure = (field) => `${median(ours.map((sample) => sample[field])).toFixed(0)} ms`
+  return absoluteRow({
+    bench: name,
+    what: `reapOrphans over ${ENTRIES.toLocaleString('en')} entries whose processes are dead`,
+    target: { atMost: 300 },
+    value: median(ours.map(({ ms }) => ms)),
+    unit: 'ms',
+    samples: ours.map(({ ms }) => ms),
+    others: { [`${PLAIN}, which cannot tell who has a PID`]: median(theirs.map(({ ms }) => ms)) },
+    note: `event loop busy ${figure('busy')}, at most ${figure('longest')} at a time; the file is empty ${figure('behind')} later`,
+  })
+}
+
+// ---- in the measured bot ----------------------------------------------------------------------
+
+const ways = {
+  async [OURS]() {
+    const { alreadyDead } = await reapOrphans(process.pid)
+    return alreadyDead
+  },
+  [PLAIN]: (path) => PlainRegistry.read(path).reap(),
+}
+
+async function reap(_start, { path }) {
+  const pulse = startPulse()
+  const loop = performance.eventLoopUtilization()
+  const before = performance.now()
+  const dead = await ways[process.env.BENCH_REAP](path)
+  const after = performance.now()
+  const { active } = performance.eventLoopUtilization(loop)
+  await delay(1)
+  const longest = pulse.stop()
+  if (dead.length !== ENTRIES) throw new Error(`${dead.length} of ${ENTRIES} were found dead`)
+  const behind = await untilEmpty(path, after)
+  return { ms: after - before, busy: active, longest, behind }
+}
+
+/** The longest time in which the event loop did not come round. */
+function startPulse() {
+  let last = performance.now()
+  let longest = 0
+  const timer = setInterval(() => {
+    const now = performance.now()
+    longest = Math.max(longest, now - last)
+    last = now
+  }, 1)
+  return {
+    stop() {
+      clearInterval(timer)
+      return longest
+    },
+  }
+}
+
+async function untilEmpty(path, since) {
+  while (JSON.parse(readFileSync(path, 'utf8')).entries.length > 0) {
+    if (performance.now() - since > 10_000) throw new Error('the file does not follow')
+    await delay(5)
+  }
+  return performance.now() - since
+}

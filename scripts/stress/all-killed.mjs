@@ -1,0 +1,81 @@
+import { childrenOf, isHelper, stateOf, until } from '../../__test__/support/bots.mjs'
+import { hostileTrees } from '../../__test__/support/hostile-trees.mjs'
+import { instant } from '../../__test__/support/random.mjs'
+import { Bystanders } from './lib/bystanders.mjs'
+import { runIds, startHostileBot } from './lib/hostile-bot.mjs'
+import { Scope, Wrong } from './lib/loop.mjs'
+import { StressRegistry } from './lib/registry.mjs'
+
+/** Without a keeper a process is found by its group or its cookie. One that has left both is not. */
+const trees = hostileTrees.filter(({ traceable }) => traceable)
+
+export const what =
+  'bot, zygote and keepers SIGKILLed together: reapOrphans ends what kept its group or its cookie'
+export const full = 200
+
+export async function play(loop) {
+  const registry = new StressRegistry()
+  const whole = new Scope()
+  const bystanders = new Bystanders(whole, runIds[0], registry.supervisor)
+  await loop.each((scope, round) => playRound(loop, scope, registry, bystanders, trees[round % trees.length]))
+  await whole.close()
+  loop.count('unfinished files', registry.litter().length)
+  await registry.close()
+}
+
+async function playRound(loop, scope, registry, bystanders, tree) {
+  const whileSpawning = loop.random() < 0.3
+  const stopFirst = loop.random() < 0.7
+  const afterMs = loop.random() * (whileSpawning ? 10 : 30)
+  const { bot, witness } = await startHostileBot(scope, { registry, tree, whileSpawning })
+  await instant(afterMs)
+  await (stopFirst ? stopAll(bot) : undefined)
+  killAll(loop, bot)
+  await bot.ended
+  witness.release()
+
+  const when = `${tree.name}, ${afterMs.toFixed(3)} ms after ${whileSpawning ? 'the bot began to spawn' : 'its run stood'}`
+  const alive = !witness.isGone()
+  if (alive) loop.count('left to the reaper')
+  const since = performance.now()
+  const { killed } = await registry.reap()
+  if (!witness.isGone()) {
+    loop.count('survivors')
+    throw new Wrong(`${when}: processes exist after the reap of ${killed}:\n${witness.holders()}`)
+  }
+  if (alive) loop.time(performance.now() - since)
+  bystanders.mustLive(loop, when)
+  await registry.mustBeEmpty(`after a reap (${when})`)
+}
+
+/** Nobody shall do anything about the death of the others: all are stopped before the first is killed. */
+async function stopAll(bot) {
+  await stop(bot.pid)
+  for (const zygote of helpersBelow(bot.pid)) await stop(zygote)
+}
+
+async function stop(pid) {
+  process.kill(pid, 'SIGSTOP')
+  await until(() => stateOf(pid) === 'T', `process ${pid} has stopped`)
+}
+
+/** In any order. */
+function killAll(loop, bot) {
+  const zygotes = helpersBelow(bot.pid)
+  const victims = [bot.pid, ...zygotes, ...zygotes.flatMap(helpersBelow)]
+  for (const pid of shuffled(victims, loop.random)) {
+    try {
+      process.kill(pid, 'SIGKILL')
+    } catch (error) {
+      // The waiting keepers go when they hear of the bot's end.
+      if (error.code !== 'ESRCH') throw error
+    }
+  }
+}
+
+const helpersBelow = (pid) => childrenOf(pid).filter(isHelper)
+
+function shuffled(list, random) {
+  const left = [...list]
+  return list.map(() => left.splice(Math.floor(random() * left.length), 1)[0])
+}

@@ -1,0 +1,19 @@
+// A bot with runs that are to be left behind. argv[2] is JSON {how: 'spawn' | 'register', command, witnesses}: one process for
+// each witness. Prints their PIDs; for each line of its stdin it reaps, and prints the report.
+import { spawn } from 'node:child_process'
+import { createInterface } from 'node:readline'
+import { reapOrphans, registerProcess, spawnOwned } from 'spawn-owned'
+
+const { how, command, witnesses } = JSON.parse(process.argv[2])
+const ways = {
+  spawn: (witness) => spawnOwned(command, [witness], { stdio: 'ignore' }).pid,
+  register(witness) {
+    const { pid } = spawn(command, [witness], { stdio: 'ignore', detached: true })
+    registerProcess({ pid })
+    return pid
+  },
+}
+console.log(JSON.stringify(witnesses.map(ways[how])))
+for await (const _ of createInterface({ input: process.stdin }))
+  console.log(JSON.stringify(await reapOrphans(process.pid)))
+process.exit()

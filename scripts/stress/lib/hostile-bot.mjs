@@ -1,0 +1,42 @@
+/** A bot, in a process of its own, with runs of a hostile tree. */
+
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { fileURLToPath } from 'node:url'
+import { openWitness } from '../../../__test__/support/witness.mjs'
+import { Wrong } from './loop.mjs'
+
+const program = fileURLToPath(new URL('../bots/hostile.mjs', import.meta.url))
+
+/** Ids of runs, the same in every round and nobody else's: loops may be played side by side. */
+export const runIds = [0, 1, 2].map((index) => `stress-${process.pid}-${index}`)
+
+/**
+ * Returns when it is about to spawn its runs, or when its only one stands. From here on bot and runs, and nobody else, hold the
+ * witness.
+ */
+export async function startHostileBot(scope, { registry, tree, whileSpawning }) {
+  const witness = openWitness(scope)
+  const [command, args] = tree.command(witness.path)
+  const task = JSON.stringify({ command, args, runIds: runIds.slice(0, whileSpawning ? 3 : 1), graceMs: 300 })
+  const bot = spawn(process.execPath, [program, task], {
+    env: { ...process.env, SPAWN_OWNED_REGISTRY: registry.path },
+    stdio: ['pipe', 'pipe', 'pipe', witness.writeEnd, 'pipe'],
+    // Ctrl-C is for the loop.
+    detached: true,
+  })
+  scope.after(() => {
+    for (const stream of [bot.stdin, bot.stdio[4]]) stream.destroy()
+    bot.kill('SIGKILL')
+  })
+  bot.stdin.on('error', () => {})
+  bot.complaint = ''
+  bot.stderr.on('data', (text) => {
+    bot.complaint += text
+  })
+  bot.ended = once(bot, 'exit')
+  await Promise.race([once(bot.stdout, 'data'), bot.ended])
+  if (bot.exitCode !== null) throw new Wrong(`the bot did not get as far as spawning:\n${bot.complaint}`)
+  if (!whileSpawning) await witness.ready(tree.ready)
+  return { bot, witness }
+}
