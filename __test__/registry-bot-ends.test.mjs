@@ -74,6 +74,8 @@ describe('when a bot ends', () => {
     const options = { onOwnerExit: 'keep' }
     const { pid, runId } = await bot.ask('spawn', 'sh', ['-c', line, witness.path, flag], options)
     await witness.ready(1)
+    // That the command runs is seen here before its bot has written it down.
+    await registry.has(runId, 'running')
     await bot.kill('SIGKILL')
     assert.deepEqual(
       registry
