@@ -6,6 +6,7 @@
 pub mod contain;
 pub mod identity;
 pub mod keeper;
+pub mod observe;
 pub mod reap;
 pub mod registry;
 pub mod run;

@@ -12,10 +12,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket};
-use spawn_owned::keeper::protocol::{self, Command as Launch, Inbox, Own, Refusal, Report, Request, Slot};
+use spawn_owned::keeper::protocol::{
+    self, Command as Launch, End, Inbox, Own, Refusal, Report, Request, Slot,
+};
 use spawn_owned::keeper::{FORK, HELLO, ORPHANS, TITLE_ROOM, ZYGOTE, channel};
 use spawn_owned::run::lifecycle::Timeout;
-use spawn_owned::run::{Cause, ExitStatus, Policy};
+use spawn_owned::run::{Cause, ExitStatus, Force, Policy};
 
 const SOON: Duration = Duration::from_secs(5);
 
@@ -193,6 +195,11 @@ impl Witness {
     }
 }
 
+/// What a keeper says when a cancel with that reason reaches it.
+fn cancelled(reason: &str) -> Report {
+    Report::Ending { cause: Cause::Cancel, reason: reason.to_owned() }
+}
+
 /// Lives until it is killed, and no longer than a test may take.
 const FOREVER: &str = "exec sleep 60";
 
@@ -201,9 +208,15 @@ fn a_command_that_exits_is_reported_and_its_keeper_hangs_up() {
     let (bot, witness) = (Bot::new(), Witness::new());
     let mut run = bot.run("exit 7", &witness, Policy::Kill);
     assert_eq!(run.hear(), Some(Report::RootExited(ExitStatus::Code(7))));
-    let end =
-        Report::Extinct { cause: Cause::RootExit, reason: String::new(), escaped: vec![], survivors: vec![] };
-    assert_eq!(run.hear(), Some(end));
+    let end = End {
+        cause: Cause::RootExit,
+        reason: String::new(),
+        limit_ms: 0,
+        force: Force::Nothing,
+        escaped: vec![],
+        survivors: vec![],
+    };
+    assert_eq!(run.hear(), Some(Report::Extinct(end)));
     assert_eq!(run.hear(), None);
     witness.gone();
 }
@@ -276,7 +289,7 @@ fn requests_that_arrive_together_with_the_rules_are_obeyed() {
     let kill = Request::Cancel { signal: nix::libc::SIGKILL, grace_ms: 0, reason: "shutdown" };
     let both = [protocol::encode(&Request::Own(own)).unwrap(), protocol::encode(&kill).unwrap()].concat();
     channel::send_all(run.control.as_ref().unwrap(), &both, &[]).unwrap();
-    assert_eq!(run.hear(), Some(Report::Ending(Cause::Cancel)));
+    assert_eq!(run.hear(), Some(cancelled("shutdown")));
     assert_eq!(run.hear(), Some(Report::RootExited(ExitStatus::Signal(nix::libc::SIGKILL))));
     witness.gone();
 }
@@ -316,7 +329,7 @@ fn an_end_that_cannot_be_written_down_is_remembered_until_somebody_asks() {
     let mut next = visit(&run);
     assert!(matches!(next.hear(), Some(Report::Ready { root, .. }) if root.pid == run.pid));
     assert_eq!(next.hear(), Some(Report::RootExited(ExitStatus::Signal(nix::libc::SIGUSR1))));
-    assert!(matches!(next.hear(), Some(Report::Extinct { cause: Cause::OverallTimeout, .. })));
+    assert!(matches!(next.hear(), Some(Report::Extinct(End { cause: Cause::OverallTimeout, .. }))));
     next.say(&Request::Adopt);
     assert_eq!(next.hear(), Some(Report::Adopted { granted: true }));
     assert_eq!(next.hear(), None, "told once, it need not be remembered any more");
@@ -332,9 +345,9 @@ fn the_next_owner_of_a_kept_run_can_end_it() {
     next.say(&Request::Adopt);
     assert_eq!(next.hear(), Some(Report::Adopted { granted: true }));
     next.say(&cancel("shutdown"));
-    assert_eq!(next.hear(), Some(Report::Ending(Cause::Cancel)));
+    assert_eq!(next.hear(), Some(cancelled("shutdown")));
     assert!(matches!(next.hear(), Some(Report::RootExited(_))));
-    assert!(matches!(next.hear(), Some(Report::Extinct { reason, .. }) if reason == "shutdown"));
+    assert!(matches!(next.hear(), Some(Report::Extinct(End { reason, .. })) if reason == "shutdown"));
     witness.gone();
     assert!(bot.zygote.wait().unwrap().success());
 }
@@ -350,11 +363,11 @@ fn a_visitor_can_end_a_run_that_has_an_owner_and_both_hear_of_it() {
     assert_eq!(other.hear(), Some(Report::Adopted { granted: false }), "it has an owner");
     other.say(&cancel("manual-cancel"));
     for end in [&mut run, &mut other] {
-        assert_eq!(end.hear(), Some(Report::Ending(Cause::Cancel)));
+        assert_eq!(end.hear(), Some(cancelled("manual-cancel")));
         assert!(matches!(end.hear(), Some(Report::RootExited(_))));
         let last = end.hear();
         assert!(
-            matches!(&last, Some(Report::Extinct { reason, .. }) if reason == "manual-cancel"),
+            matches!(&last, Some(Report::Extinct(End { reason, .. })) if reason == "manual-cancel"),
             "{last:?}"
         );
     }
@@ -385,7 +398,57 @@ fn a_visitor_that_talks_nonsense_or_does_not_read_harms_nobody() {
         &[],
     );
     run.say(&cancel(""));
-    assert_eq!(run.hear(), Some(Report::Ending(Cause::Cancel)));
+    assert_eq!(run.hear(), Some(cancelled("")));
+    witness.gone();
+}
+
+#[test]
+fn a_deadline_counts_from_the_start_is_warned_of_and_can_be_moved() {
+    let (bot, witness) = (Bot::new(), Witness::new());
+    let mut run = bot.keeper();
+    run.launch(&["sh", "-c", FOREVER], &witness);
+    assert_eq!(run.exec_result(), None);
+    run.own(Policy::Kill, Some(Timeout { after_ms: 100, signal: nix::libc::SIGUSR1 }));
+    run.say(&Request::Extend { ms: 100 });
+    run.say(&Request::Started);
+    assert!(matches!(run.hear(), Some(Report::Warning { limit_ms: 200, remaining_ms: 1..=40 })));
+    run.say(&Request::Extend { ms: 100 });
+    assert!(matches!(run.hear(), Some(Report::Warning { limit_ms: 300, remaining_ms: 1..=60 })));
+    let ending = Report::Ending { cause: Cause::OverallTimeout, reason: String::new() };
+    assert_eq!(run.hear(), Some(ending));
+    assert_eq!(run.hear(), Some(Report::RootExited(ExitStatus::Signal(nix::libc::SIGUSR1))));
+    assert!(matches!(run.hear(), Some(Report::Extinct(End { limit_ms: 300, force: Force::Signal, .. }))));
+    witness.has_gone();
+}
+
+#[test]
+fn a_run_that_its_bot_finds_silent_is_ended_as_such() {
+    let (bot, witness) = (Bot::new(), Witness::new());
+    let mut run = bot.run(FOREVER, &witness, Policy::Kill);
+    run.say(&Request::Silent { limit_ms: 70 });
+    let ending = Report::Ending { cause: Cause::NoOutputTimeout, reason: String::new() };
+    assert_eq!(run.hear(), Some(ending));
+    assert_eq!(run.hear(), Some(Report::RootExited(ExitStatus::Signal(nix::libc::SIGTERM))));
+    assert!(matches!(run.hear(), Some(Report::Extinct(End { limit_ms: 70, .. }))));
+    witness.has_gone();
+}
+
+#[test]
+fn what_the_tree_uses_is_told_to_owner_and_visitors_also_of_those_that_are_gone() {
+    let (bot, mut witness) = (Bot::new(), Witness::new());
+    // Burns some time in a child that is gone when it is asked for, and has two processes then.
+    let burn = "(i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done); sleep 60 & echo >&3; wait";
+    let mut run = bot.run(burn, &witness, Policy::Kill);
+    witness.stands(1);
+    run.say(&Request::Usage);
+    let Some(Report::Usage(usage)) = run.hear() else { panic!("no answer") };
+    assert_eq!(usage.processes, 2);
+    assert!(usage.cpu_ms >= 10 && usage.rss_bytes > 100_000, "{usage:?}");
+    let mut guest = visit(&run);
+    assert!(matches!(guest.hear(), Some(Report::Ready { .. })));
+    guest.say(&Request::Usage);
+    assert!(matches!(guest.hear(), Some(Report::Usage(_))));
+    drop(run);
     witness.gone();
 }
 

@@ -29,5 +29,17 @@ pub struct ProcessInfo {
     pub why: String,
 }
 
+/// What the living processes of a tree use, and what all of it has used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Usage {
+    /// How many are alive now.
+    pub processes: u32,
+    /// User and system time of the whole tree since its start, of those that are gone too.
+    pub cpu_ms: u64,
+    /// Resident memory of the living ones; what several share is counted for each.
+    pub rss_bytes: u64,
+}
+
 pub(crate) const SIGCONT: i32 = nix::libc::SIGCONT;
 pub(crate) const SIGKILL: i32 = nix::libc::SIGKILL;

@@ -19,6 +19,7 @@ pub use self::scan::Scan;
 use super::{ProcessInfo, SIGCONT, SIGKILL};
 use crate::identity::stat::Stat;
 use crate::identity::{ProcessRef, State, read_stat};
+use crate::run::lifecycle::{Action, Event, Lifecycle, Rules};
 
 /// An absurdly long grace must not overflow the clock.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -150,17 +151,20 @@ impl<'a> Hunt<'a> {
             let survivors = vec![unseen(self.target.root, &why)];
             return self.ended(survivors);
         }
-        let kill_at = Instant::now() + grace.min(LONGEST);
-        if signal != SIGKILL
+        let mut ending = Ending::new(limit);
+        if let Action::Terminate(signal) = ending.tell(Event::Cancel { signal, grace_ms: millis(grace) })
             && let Ok(members) = &found
             && !members.is_empty()
         {
             self.send(members, signal);
             self.send(members, SIGCONT);
-            wait_until_gone(members, kill_at);
+            wait_until_gone(members, Instant::now() + grace.min(LONGEST));
             found = self.look();
         }
-        let survivors = self.kill(found, Instant::now() + limit.min(LONGEST));
+        // Who was asked is gone, or has had the time. Who came since gets none: without a keeper, every moment may take away what
+        // leads to it.
+        ending.tell(Event::Cancel { signal: SIGKILL, grace_ms: 0 });
+        let survivors = self.kill(found, &mut ending);
         self.ended(survivors)
     }
 
@@ -173,12 +177,13 @@ impl<'a> Hunt<'a> {
     /// Stop first, kill second. A member that forks and is killed leaves a child whose parent, and whose witness, may be dead when
     /// we look again, and nothing leads to it then. A stopped one does not fork, and is still there to lead to what it forked
     /// before. When a look finds nobody new, that is everybody.
-    fn kill(&mut self, mut found: io::Result<Vec<Member>>, give_up_at: Instant) -> Vec<ProcessInfo> {
+    fn kill(&mut self, mut found: io::Result<Vec<Member>>, ending: &mut Ending) -> Vec<ProcessInfo> {
         let mut stopped = HashSet::new();
         let mut freezes = 0;
         let mut empty = 0;
         loop {
-            let is_late = Instant::now() >= give_up_at;
+            ending.tell(Event::Tick);
+            let is_late = ending.life.is_over();
             match found {
                 // A carrier that is in the middle of an exec has no environment for a moment. Nobody is in two of them.
                 Ok(members) if members.is_empty() && (empty > 0 || self.known.is_empty()) => {
@@ -194,9 +199,13 @@ impl<'a> Hunt<'a> {
                     } else {
                         self.send(&members, SIGKILL);
                         wait_until_gone(&members, Instant::now() + PASS);
+                        let before = members.len();
                         members.retain(|member| {
                             !matches!(member.process.state(), State::Exited | State::Recycled)
                         });
+                        if members.len() < before {
+                            ending.tell(Event::Progress);
+                        }
                         // Nobody who is left will ever be ours to signal.
                         let forbidden = |member: &Member| member.process.signal(0) == Err(Errno::EPERM);
                         if is_late || members.iter().all(forbidden) && !members.is_empty() {
@@ -238,6 +247,27 @@ impl<'a> Hunt<'a> {
             self.signalled.insert(member.id());
         }
     }
+}
+
+/// The state machine by which every tree is ended, and its clock.
+struct Ending {
+    life: Lifecycle,
+    began: Instant,
+}
+
+impl Ending {
+    fn new(limit: Duration) -> Self {
+        let rules = Rules { kill_limit_ms: millis(limit), ..Rules::default() };
+        Self { life: Lifecycle::new(rules), began: Instant::now() }
+    }
+
+    fn tell(&mut self, event: Event) -> Action {
+        self.life.on(event, millis(self.began.elapsed()))
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Member {

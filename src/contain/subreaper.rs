@@ -15,8 +15,9 @@ use nix::libc;
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 
 use super::snapshot::{Snapshot, children};
-use super::{ProcessInfo, SIGCONT, SIGKILL};
+use super::{ProcessInfo, SIGCONT, SIGKILL, Usage};
 use crate::identity::stat::Stat;
+use crate::identity::{page_size, read_stat, ticks_to_ms};
 use crate::run::ExitStatus;
 
 /// How long [`Tree::reap`] may take. A tree that does nothing but fork and die must not keep us from everything else.
@@ -161,6 +162,19 @@ impl Tree {
             })
             .chain(hidden)
             .collect()
+    }
+
+    /// What the tree uses: one look at what is below us. Those that we have waited for are in our own figures.
+    pub fn usage(&self) -> Usage {
+        let snapshot = Snapshot::take(self.me);
+        let waited_for = read_stat(self.me).map_or(0, |stat| stat.children_cpu);
+        let living = snapshot.members(|_| true);
+        let ticks: u64 = living.iter().map(|stat| stat.cpu + stat.children_cpu).sum();
+        Usage {
+            processes: u32::try_from(living.len()).unwrap_or(u32::MAX),
+            cpu_ms: ticks_to_ms(ticks + waited_for),
+            rss_bytes: living.iter().map(|stat| stat.rss * page_size()).sum(),
+        }
     }
 
     /// Asks every member to end: `signal`, then SIGCONT so that a stopped one hears it. Each gets it once: the

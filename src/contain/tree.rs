@@ -48,6 +48,7 @@ mod tests {
                         session: pid,
                         threads: 1,
                         start,
+                        ..Stat::default()
                     },
                 )
             })

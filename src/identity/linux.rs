@@ -71,16 +71,31 @@ fn line_of(pid: i32, parent_of: impl Fn(i32) -> Option<i32>) -> Vec<i32> {
 /// The token counts from the boot and does not know that somebody has set the clock since; so this agrees with what a clock
 /// on the wall said then, give or take such a step, and the 10 ms of a tick.
 pub fn started_at_ms(start: u64) -> Option<u64> {
-    // SAFETY: all zeroes is a valid timespec, which the kernel fills in; sysconf takes an integer.
-    let (since_boot, ticks_per_second) = unsafe {
+    // SAFETY: all zeroes is a valid timespec, which the kernel fills in.
+    let since_boot = unsafe {
         let mut time: libc::timespec = std::mem::zeroed();
         Errno::result(libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time)).ok()?;
         let whole = Duration::from_secs(u64::try_from(time.tv_sec).ok()?);
-        let since_boot = whole + Duration::from_nanos(u64::try_from(time.tv_nsec).ok()?);
-        (since_boot, u64::try_from(libc::sysconf(libc::_SC_CLK_TCK)).ok()?)
+        whole + Duration::from_nanos(u64::try_from(time.tv_nsec).ok()?)
     };
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?;
-    wall_clock_ms(start, ticks_per_second, since_boot, now)
+    wall_clock_ms(start, ticks_per_second()?, since_boot, now)
+}
+
+/// Times in `/proc/PID/stat` as milliseconds.
+pub fn ticks_to_ms(ticks: u64) -> u64 {
+    ticks_per_second().map_or(0, |per_second| ticks.saturating_mul(1000) / per_second)
+}
+
+/// Sizes in `/proc/PID/stat` are counted in these.
+pub fn page_size() -> u64 {
+    // SAFETY: sysconf takes an integer.
+    u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+}
+
+fn ticks_per_second() -> Option<u64> {
+    // SAFETY: sysconf takes an integer.
+    u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).ok().filter(|&ticks| ticks > 0)
 }
 
 /// The arithmetic in [`started_at_ms`], apart from the clocks.

@@ -9,7 +9,7 @@ mod pinned;
 pub mod stat;
 mod token;
 
-pub use linux::{ancestors, boot_id, pid_namespace, read_stat, started_at_ms};
+pub use linux::{ancestors, boot_id, page_size, pid_namespace, read_stat, started_at_ms, ticks_to_ms};
 pub use pinned::{FORCE_FALLBACK, Pidfd};
 
 use nix::errno::Errno;
@@ -133,7 +133,17 @@ mod tests {
     use super::*;
 
     fn seen(state: char, start: u64) -> stat::Stat {
-        stat::Stat { pid: 7, comm: "x".into(), state, ppid: 1, pgrp: 7, session: 7, threads: 1, start }
+        stat::Stat {
+            pid: 7,
+            comm: "x".into(),
+            state,
+            ppid: 1,
+            pgrp: 7,
+            session: 7,
+            threads: 1,
+            start,
+            ..stat::Stat::default()
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `/proc/PID/stat`, parsed. Pure: text in, facts out.
 
 /// The few fields of `/proc/PID/stat` that ownership needs.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Stat {
     pub pid: i32,
     pub comm: String,
@@ -10,11 +10,17 @@ pub struct Stat {
     pub ppid: i32,
     pub pgrp: i32,
     pub session: i32,
+    /// Fields 14 and 15: ticks it has run, in user and in system mode.
+    pub cpu: u64,
+    /// Fields 16 and 17: the same of the children it has waited for.
+    pub children_cpu: u64,
     /// Field 20.
     pub threads: u32,
     /// Field 22: ticks since boot at which the process started. With the PID, and within one boot and one PID
     /// namespace, it names a process for ever.
     pub start: u64,
+    /// Field 24: resident pages.
+    pub rss: u64,
 }
 
 impl Stat {
@@ -39,10 +45,16 @@ pub fn parse(line: &str) -> Option<Stat> {
     let ppid = fields.next()?.parse().ok()?;
     let pgrp = fields.next()?.parse().ok()?;
     let session = fields.next()?.parse().ok()?;
-    // Fields 7 to 19 lie between the session and the number of threads (20), one more before the start time (22).
-    let threads = fields.nth(13)?.parse().ok()?;
+    // Fields 7 to 13 lie between the session and the times (14 to 17); 18 and 19 before the number of threads (20).
+    let user: u64 = fields.nth(7)?.parse().ok()?;
+    let mut ticks = || fields.next()?.parse::<u64>().ok();
+    let (system, children_user, children_system) = (ticks()?, ticks()?, ticks()?);
+    let threads = fields.nth(2)?.parse().ok()?;
     let start = fields.nth(1)?.parse().ok()?;
-    Some(Stat { pid, comm, state, ppid, pgrp, session, threads, start })
+    // Whoever does without the rest need not print it.
+    let rss = fields.nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
+    let (cpu, children_cpu) = (user + system, children_user + children_system);
+    Some(Stat { pid, comm, state, ppid, pgrp, session, cpu, children_cpu, threads, start, rss })
 }
 
 #[cfg(test)]
@@ -50,7 +62,7 @@ mod tests {
     use super::*;
 
     fn line(comm: &str) -> String {
-        format!("4711 ({comm}) S 42 4711 4700 34816 4711 4194304 1 0 0 0 2 3 0 0 20 0 1 0 987654 1 2 3")
+        format!("4711 ({comm}) S 42 4711 4700 34816 4711 4194304 1 0 0 0 2 3 40 50 20 0 1 0 987654 1 2 3")
     }
 
     #[test]
@@ -65,8 +77,11 @@ mod tests {
                 ppid: 42,
                 pgrp: 4711,
                 session: 4700,
+                cpu: 5,
+                children_cpu: 90,
                 threads: 1,
-                start: 987_654
+                start: 987_654,
+                rss: 2,
             }
         );
     }

@@ -11,15 +11,16 @@ use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
 use nix::unistd::{ForkResult, Pid, fork, getpid};
 
-use super::protocol::{self, Inbox, Own, Process, Report, Request};
+use super::protocol::{self, End, Inbox, Own, Process, Report, Request};
 use super::visitors::{Visitors, Wish};
 use super::{blank, channel, signals, title};
 use crate::contain::ProcessInfo;
 use crate::contain::subreaper::{self, Tree};
 use crate::identity::read_stat;
 use crate::registry::{self, Exit, Line};
-use crate::run::lifecycle::{Action, Event, Lifecycle, Rules, Timeout};
-use crate::run::{Cause, ExitStatus, Policy};
+use crate::run::lifecycle::{Action, Event, Lifecycle, Rules};
+use crate::run::reason::{Ending, Reason};
+use crate::run::{Cause, ExitStatus, Policy, State};
 
 /// While members are being killed, look again this often even if nobody reports: a fork may have slipped between a
 /// look and its kill, and an orphan of a process that cannot die yet sends us no signal.
@@ -69,10 +70,7 @@ struct Keeper {
     tree: Tree,
     life: Lifecycle,
     born: Instant,
-    rules: Rules,
     visitors: Visitors,
-    /// The deadline, until it is armed.
-    timeout: Option<Timeout>,
     /// Where the end is written down if no owner hears it, and the entry's key.
     registry: String,
     key: String,
@@ -84,7 +82,7 @@ struct Keeper {
     root_reported: bool,
     escaped: Vec<ProcessInfo>,
     /// The last word, once it is spoken, and whether somebody has heard it or can read it.
-    end: Option<Report>,
+    end: Option<End>,
     known: bool,
 }
 
@@ -101,9 +99,7 @@ impl Keeper {
             tree: Tree::new(root),
             life: Lifecycle::new(Rules::default()),
             born: Instant::now(),
-            rules: Rules::default(),
             visitors: Visitors::expect(),
-            timeout: None,
             registry: String::new(),
             key: String::new(),
             reason: String::new(),
@@ -131,11 +127,10 @@ impl Keeper {
         };
         let Ok(Request::Own(own)) = protocol::decode(&payload) else { return self.owner_gone() };
         title::set(super::NAME, &format!("spawn-owned-keeper {} {}", own.run_id, own.preview));
-        let Own { on_owner_exit, on_leader_exit, grace_ms, .. } = own;
+        let Own { on_owner_exit, on_leader_exit, grace_ms, timeout, .. } = own;
         (self.registry, self.key) = (own.registry.to_owned(), own.key.to_owned());
-        self.timeout = own.timeout;
-        self.rules = Rules { on_owner_exit, on_leader_exit, grace_ms };
-        self.life = Lifecycle::new(self.rules);
+        self.life =
+            Lifecycle::new(Rules { on_owner_exit, on_leader_exit, grace_ms, timeout, ..Rules::default() });
         // More may have come with it, and poll does not tell of what was already received.
         self.obey();
     }
@@ -171,7 +166,7 @@ impl Keeper {
     }
 
     fn left_something(&self) -> bool {
-        matches!(&self.end, Some(Report::Extinct { survivors, .. }) if !survivors.is_empty())
+        self.end.as_ref().is_some_and(|end| !end.survivors.is_empty())
     }
 
     /// The run is over, nobody has heard it, and it could not be written down: stay until somebody asks, within reason.
@@ -217,11 +212,13 @@ impl Keeper {
     /// Lets in who knocks and does what visitors ask for. What the last owner may have missed is told to all of them.
     fn serve_visitors(&mut self) {
         let exited = self.tree.root_status().map(Report::RootExited);
-        let news: Vec<_> = [Some(self.ready()), exited, self.end.clone()].into_iter().flatten().collect();
+        let over = self.end.clone().map(Report::Extinct);
+        let news: Vec<_> = [Some(self.ready()), exited, over].into_iter().flatten().collect();
         self.visitors.welcome(&encode(&news));
         for (id, wish) in self.visitors.wishes() {
             match wish {
                 Wish::Cancel { signal, grace_ms, reason } => self.cancel(signal, grace_ms, &reason),
+                Wish::Usage => self.visitors.answer(id, &encode(&[Report::Usage(self.tree.usage())])),
                 Wish::Adopt => self.adopt(id),
             }
         }
@@ -275,7 +272,7 @@ impl Keeper {
                 return self.finish(&[Report::RootExited(status), over]);
             }
             self.send(&[Report::RootExited(status)]);
-            if self.rules.on_leader_exit == Policy::Kill && self.life.cause().is_none() {
+            if self.life.rules().on_leader_exit == Policy::Kill && self.life.cause().is_none() {
                 self.escaped = self.tree.escaped();
             }
             self.tell(Event::RootExited);
@@ -295,7 +292,10 @@ impl Keeper {
             match self.inbox.next_payload() {
                 Ok(None) => return,
                 Ok(Some(payload)) => match protocol::decode(&payload) {
-                    Ok(Request::Arm) => self.arm(),
+                    Ok(Request::Started) => self.tell(Event::Started),
+                    Ok(Request::Extend { ms }) => self.tell(Event::Extend { ms }),
+                    Ok(Request::Silent { limit_ms }) => self.tell(Event::Silent { limit_ms }),
+                    Ok(Request::Usage) => drop(self.tell_owner(&encode(&[Report::Usage(self.tree.usage())]))),
                     Ok(Request::Signal { signal }) => self.signal_root(signal),
                     Ok(Request::Cancel { signal, grace_ms, reason }) => self.cancel(signal, grace_ms, reason),
                     Ok(Request::Own(_) | Request::Adopt) | Err(_) => return self.owner_gone(),
@@ -319,16 +319,8 @@ impl Keeper {
         }
     }
 
-    fn arm(&mut self) {
-        if let Some(timeout) = self.timeout.take() {
-            self.tell(Event::Arm(timeout));
-        }
-    }
-
     fn owner_gone(&mut self) {
         self.control = None;
-        // It has not lived to say that the command runs.
-        self.arm();
         self.tell(Event::OwnerGone);
     }
 
@@ -340,23 +332,27 @@ impl Keeper {
 
     /// The reason of the cancel that does it is the run's.
     fn cancel(&mut self, signal: i32, grace_ms: u64, reason: &str) {
-        let ended_before = self.life.cause().is_some();
-        self.tell(Event::Cancel { signal, grace_ms });
-        if !ended_before {
+        if self.life.cause().is_none() {
             reason.clone_into(&mut self.reason);
         }
+        self.tell(Event::Cancel { signal, grace_ms });
     }
 
     fn tell(&mut self, event: Event) {
-        let ending_before = self.life.cause().is_some();
+        let before = self.life.state();
         let action = self.life.on(event, self.now());
-        if let (false, Some(cause @ (Cause::OverallTimeout | Cause::Cancel | Cause::Shutdown))) =
-            (ending_before, self.life.cause())
+        // A root that exits by itself is told as such.
+        if let (true, State::Exiting, Some(cause)) =
+            (before < State::Exiting, self.life.state(), self.life.cause())
+            && cause != Cause::RootExit
         {
-            self.send(&[Report::Ending(cause)]);
+            self.send(&[Report::Ending { cause, reason: self.reason.clone() }]);
         }
         match action {
             Action::Nothing => {}
+            Action::Warn { limit_ms, remaining_ms } => {
+                self.send(&[Report::Warning { limit_ms, remaining_ms }]);
+            }
             Action::Terminate(signal) => self.tree.terminate(signal),
             Action::Kill => self.tree.kill(),
             Action::Finish => {
@@ -377,10 +373,16 @@ impl Keeper {
         let mut escaped = std::mem::take(&mut self.escaped);
         survivors.truncate(MAX_LISTED);
         escaped.truncate(MAX_LISTED);
-        let cause = self.life.cause().unwrap_or(Cause::RootExit);
-        let end = Report::Extinct { cause, reason: self.reason.clone(), escaped, survivors };
+        let end = End {
+            cause: self.life.cause().unwrap_or(Cause::RootExit),
+            reason: self.reason.clone(),
+            limit_ms: self.life.limit_ms(),
+            force: self.life.force(),
+            escaped,
+            survivors,
+        };
         self.end = Some(end.clone());
-        end
+        Report::Extinct(end)
     }
 
     /// Reports in one write, to everybody. A bot that no longer listens shows itself at the next read.
@@ -403,11 +405,14 @@ impl Keeper {
     }
 
     fn write_down(&self) -> bool {
-        let Some(Report::Extinct { cause, survivors, .. }) = &self.end else { return false };
+        let Some(End { cause, reason, limit_ms, escaped, survivors, .. }) = &self.end else { return false };
         let status = self.tree.root_status();
+        let ending = Ending::Kept(*cause);
         let exit = Exit {
             at_ms: registry::now_ms(),
-            ending: cause.name().to_owned(),
+            reason: Reason::of(ending, reason, status, escaped.len()).name().to_owned(),
+            ending: ending.name().to_owned(),
+            limit_ms: *limit_ms,
             exit_code: status.and_then(ExitStatus::code),
             signal: status.and_then(ExitStatus::signal),
             survivors: survivors.len(),

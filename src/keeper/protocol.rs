@@ -1,8 +1,8 @@
 //! The words that bot, keeper and command-to-be exchange, and how they are framed. Used by all ends.
 //!
 //! ```text
-//!   bot ── control socket ── keeper     ← Ready   Own, Arm, Signal, Cancel →   ← Ending, RootExited … Extinct
-//!   anybody ── its address ─ keeper     ← Ready …   Cancel, or Adopt if it has no owner →   ← as above
+//!   bot ── control socket ── keeper     ← Ready   Own, Started, Signal, Cancel … →   ← Ending, RootExited … Extinct
+//!   anybody ── its address ─ keeper     ← Ready …   Cancel, Usage, or Adopt if it has no owner →   ← as above
 //!   bot ── launch socket ─── blank      Command + descriptors →   ← Refusal, or its end: exec has succeeded
 //! ```
 //!
@@ -12,11 +12,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::contain::ProcessInfo;
+use crate::contain::{ProcessInfo, Usage};
 use crate::run::lifecycle::Timeout;
-use crate::run::{Cause, ExitStatus, Policy};
+use crate::run::{Cause, ExitStatus, Force, Policy};
 
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 
 /// Arguments and environment fit: the kernel itself takes no more than 6 MiB of both.
 pub const MAX_PAYLOAD: usize = 8 << 20;
@@ -33,7 +33,13 @@ pub enum Request<'a> {
     #[serde(borrow)]
     Own(Own<'a>),
     /// The command runs, and its overall deadline counts from now.
-    Arm,
+    Started,
+    /// The overall deadline is to be so much later.
+    Extend { ms: u64 },
+    /// The bot, which hears the output, has heard nothing for this long, and that is too long.
+    Silent { limit_ms: u64 },
+    /// What does the tree use now? Answered with [`Report::Usage`], in the order of asking.
+    Usage,
     /// To the root alone.
     Signal { signal: i32 },
     /// To the whole tree: `signal`, and SIGKILL after `grace_ms`. The first one's `reason` is reported with the end.
@@ -51,7 +57,7 @@ pub struct Own<'a> {
     pub on_owner_exit: Policy,
     pub on_leader_exit: Policy,
     pub grace_ms: u64,
-    /// The overall deadline, to be counted from [`Request::Arm`]; from the owner's death, if that never came.
+    /// The overall deadline, to be counted from [`Request::Started`]; from the owner's death, if that never came.
     pub timeout: Option<Timeout>,
     /// Where the end is to be written down if no owner is there to hear it, and the entry's key there.
     pub registry: &'a str,
@@ -110,12 +116,29 @@ pub enum Report {
     Adopted { granted: bool },
     /// A [`Request::Signal`] did not arrive.
     SignalFailed { errno: i32 },
-    /// The tree is being ended, by request or by a deadline.
-    Ending(Cause),
+    /// The overall deadline is near.
+    Warning { limit_ms: u64, remaining_ms: u64 },
+    /// The answer to [`Request::Usage`].
+    Usage(Usage),
+    /// The tree is being ended, by request or by a deadline. The reason is what the cancel gave as such.
+    Ending { cause: Cause, reason: String },
     /// The root ended. Its zombie is held until the tree is extinct.
     RootExited(ExitStatus),
     /// The last word: no process of the tree exists, but for the survivors listed.
-    Extinct { cause: Cause, reason: String, escaped: Vec<ProcessInfo>, survivors: Vec<ProcessInfo> },
+    Extinct(End),
+}
+
+/// How a tree came to its end.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct End {
+    pub cause: Cause,
+    /// What the cancel that did it gave as its reason; empty if it was none.
+    pub reason: String,
+    /// The limit of the deadline that did it; 0 if none did.
+    pub limit_ms: u64,
+    pub force: Force,
+    pub escaped: Vec<ProcessInfo>,
+    pub survivors: Vec<ProcessInfo>,
 }
 
 /// Why bytes on the socket are not a conversation.
@@ -244,14 +267,18 @@ mod tests {
             },
             Report::Adopted { granted: true },
             Report::SignalFailed { errno: 1 },
-            Report::Ending(Cause::OverallTimeout),
+            Report::Warning { limit_ms: 10, remaining_ms: 2 },
+            Report::Usage(Usage { processes: 3, cpu_ms: u64::MAX, rss_bytes: 1 << 40 }),
+            Report::Ending { cause: Cause::OverallTimeout, reason: String::new() },
             Report::RootExited(ExitStatus::Signal(9)),
-            Report::Extinct {
+            Report::Extinct(End {
                 cause: Cause::Cancel,
                 reason: "shutdown".into(),
+                limit_ms: 7,
+                force: Force::Kill,
                 escaped: vec![info.clone()],
                 survivors: vec![info],
-            },
+            }),
         ]
     }
 
@@ -273,7 +300,10 @@ mod tests {
         assert_eq!(decode::<Command>(&encode(&command()).unwrap()[HEADER..]), Ok(command()));
         for request in [
             own(),
-            Request::Arm,
+            Request::Started,
+            Request::Extend { ms: u64::MAX },
+            Request::Silent { limit_ms: 1 },
+            Request::Usage,
             Request::Cancel { signal: 15, grace_ms: 0, reason: "manual-cancel" },
             Request::Adopt,
         ] {

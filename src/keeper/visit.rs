@@ -10,10 +10,9 @@ use nix::sys::socket::{
 use nix::sys::time::TimeVal;
 
 use super::channel;
-use super::protocol::{self, Inbox, Report, Request};
-use crate::contain::ProcessInfo;
+use super::protocol::{self, End, Inbox, Report, Request};
 use crate::identity::{ProcessRef, State};
-use crate::run::{Cause, ExitStatus};
+use crate::run::ExitStatus;
 
 /// A keeper answers at once, unless somebody has stopped it.
 const LIMIT: Duration = Duration::from_secs(2);
@@ -23,16 +22,6 @@ const LIMIT: Duration = Duration::from_secs(2);
 pub struct Visit {
     pub socket: OwnedFd,
     pub inbox: Inbox,
-}
-
-/// What a keeper said last.
-#[derive(Debug)]
-pub struct End {
-    pub status: Option<ExitStatus>,
-    pub cause: Cause,
-    pub reason: String,
-    pub escaped: Vec<ProcessInfo>,
-    pub survivors: Vec<ProcessInfo>,
 }
 
 impl Visit {
@@ -83,15 +72,13 @@ impl Visit {
         channel::send_within(&self.socket, &frame, &[], LIMIT)
     }
 
-    /// Waits for the end of the tree. `ECONNRESET` if the keeper dies first.
-    pub fn wait(mut self, give_up_at: Instant) -> Result<End, Errno> {
+    /// Waits for the end of the tree, and of its root. `ECONNRESET` if the keeper dies first.
+    pub fn wait(mut self, give_up_at: Instant) -> Result<(Option<ExitStatus>, End), Errno> {
         let mut status = None;
         loop {
             match self.next(give_up_at)? {
                 Report::RootExited(how) => status = Some(how),
-                Report::Extinct { cause, reason, escaped, survivors } => {
-                    return Ok(End { status, cause, reason, escaped, survivors });
-                }
+                Report::Extinct(end) => return Ok((status, end)),
                 _ => {}
             }
         }

@@ -31,6 +31,7 @@ pub struct Guest {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Wish {
     Cancel { signal: i32, grace_ms: u64, reason: String },
+    Usage,
     Adopt,
 }
 
@@ -113,6 +114,7 @@ impl Guest {
                     Ok(Request::Cancel { signal, grace_ms, reason }) => {
                         Wish::Cancel { signal, grace_ms, reason: reason.to_owned() }
                     }
+                    Ok(Request::Usage) => Wish::Usage,
                     Ok(Request::Adopt) => Wish::Adopt,
                     _ => return false,
                 },

@@ -122,7 +122,7 @@ impl Zygote {
             Some(Action::Kill) => self.family.kill_orphans(),
             // What cannot be killed is not waited for; the bot finds it in its own way.
             Some(Action::Finish) => self.ending = None,
-            Some(Action::Nothing) | None => {}
+            Some(Action::Nothing | Action::Warn { .. }) | None => {}
         }
     }
 

@@ -7,7 +7,7 @@ use crate::identity::ProcessRef;
 use crate::registry::Instance;
 use crate::run::Policy;
 use crate::run::lifecycle::Timeout;
-use crate::spawn::{Ending, Launch, RunEvent, Stdio};
+use crate::spawn::{Extinct, Launch, RunEvent, Stdio};
 
 /// What to start. Strings as in the keeper's protocol: each argument and each variable ended by a NUL.
 #[napi(object, object_to_js = false)]
@@ -36,6 +36,8 @@ pub struct LaunchOptions {
     /// 0: no deadline.
     pub timeout_ms: f64,
     pub timeout_signal: i32,
+    /// 0: it may be silent for as long as it likes.
+    pub silence_ms: f64,
 }
 
 impl LaunchOptions {
@@ -53,7 +55,7 @@ impl LaunchOptions {
                 other => Err(format!("stdio has no form {other}")),
             })
             .collect::<Result<_, _>>()?;
-        let after_ms = milliseconds(options.timeout_ms);
+        let (after_ms, silence_ms) = (milliseconds(options.timeout_ms), milliseconds(options.silence_ms));
         let labels = options.labels.map(|json| serde_json::from_str(&json)).transpose();
         Ok(Launch {
             owner,
@@ -75,6 +77,7 @@ impl LaunchOptions {
             on_leader_exit: policy(options.keep_on_leader_exit),
             grace_ms: milliseconds(options.grace_ms),
             timeout: (after_ms > 0).then_some(Timeout { after_ms, signal: options.timeout_signal }),
+            silence_ms: (silence_ms > 0).then_some(silence_ms),
         })
     }
 }
@@ -103,22 +106,38 @@ pub struct Finished {
 }
 
 #[napi(object, object_from_js = false)]
+#[derive(Default)]
 pub struct Event {
     pub run: u32,
-    #[napi(ts_type = "'refused' | 'ending' | 'exit' | 'signal-failed' | 'extinct'")]
+    #[napi(
+        ts_type = "'refused' | 'started' | 'warning' | 'ending' | 'exit' | 'signal-failed' | 'usage' | 'extinct'"
+    )]
     pub kind: &'static str,
     /// `exit`: the root's exit code, or the signal that ended it.
     pub code: Option<i32>,
     pub signal: Option<i32>,
-    /// `extinct`: what the cancel that ended it gave as its reason.
-    pub reason: Option<String>,
     /// `refused`, `signal-failed`
     pub errno: Option<i32>,
+    /// `warning`
+    #[napi(ts_type = "'overall' | 'no-output'")]
+    pub deadline: Option<&'static str>,
+    pub remaining_ms: Option<f64>,
+    /// `warning`; `extinct`: the limit of the deadline that has ended it, or 0.
+    pub limit_ms: Option<f64>,
     /// `ending`, `extinct`
-    #[napi(ts_type = "'root-exit' | 'cancel' | 'overall-timeout' | 'owner-exit' | 'shutdown' | 'lost'")]
+    #[napi(
+        ts_type = "'root-exit' | 'cancel' | 'overall-timeout' | 'no-output-timeout' | 'owner-exit' | 'shutdown' | 'lost' | 'gone'"
+    )]
     pub ending: Option<&'static str>,
+    /// `ending`, `extinct`: as `RunExit.reason` has it.
+    #[napi(ts_type = "import('../index.js').TerminationReason")]
+    pub reason: Option<&'static str>,
     pub escaped: Option<Vec<Process>>,
     pub survivors: Option<Vec<Process>>,
+    /// `usage`
+    pub processes: Option<u32>,
+    pub cpu_ms: Option<f64>,
+    pub rss_bytes: Option<f64>,
 }
 
 #[napi(object, object_from_js = false)]
@@ -131,50 +150,45 @@ pub struct Process {
 
 impl Event {
     pub fn new(run: u32, event: RunEvent) -> Self {
-        let mut js = Self {
-            run,
-            kind: "extinct",
-            code: None,
-            signal: None,
-            reason: None,
-            errno: None,
-            ending: None,
-            escaped: None,
-            survivors: None,
-        };
+        let js = |kind| Self { run, kind, ..Self::default() };
         match event {
-            RunEvent::Ending(cause) => {
-                js.kind = "ending";
-                js.ending = Some(ending_name(Ending::Kept(cause)));
+            RunEvent::Started => js("started"),
+            RunEvent::Warning { deadline, limit_ms, remaining_ms } => Self {
+                deadline: Some(deadline.name()),
+                limit_ms: Some(number(limit_ms)),
+                remaining_ms: Some(number(remaining_ms)),
+                ..js("warning")
+            },
+            RunEvent::Ending(cause, reason) => {
+                Self { ending: Some(cause.name()), reason: Some(reason.name()), ..js("ending") }
             }
             RunEvent::RootExited(status) => {
-                js.kind = "exit";
-                (js.code, js.signal) = (status.code(), status.signal());
+                Self { code: status.code(), signal: status.signal(), ..js("exit") }
             }
-            RunEvent::Refused(errno) => {
-                js.kind = "refused";
-                js.errno = Some(errno as i32);
-            }
-            RunEvent::SignalFailed(errno) => {
-                js.kind = "signal-failed";
-                js.errno = Some(errno as i32);
-            }
-            RunEvent::Extinct { ending, reason, escaped, survivors } => {
-                js.reason = Some(reason).filter(|reason| !reason.is_empty());
-                js.ending = Some(ending_name(ending));
-                js.escaped = Some(escaped.into_iter().map(Process::from).collect());
-                js.survivors = Some(survivors.into_iter().map(Process::from).collect());
-            }
+            RunEvent::Refused(errno) => Self { errno: Some(errno as i32), ..js("refused") },
+            RunEvent::SignalFailed(errno) => Self { errno: Some(errno as i32), ..js("signal-failed") },
+            RunEvent::Usage(usage) => Self {
+                processes: Some(usage.processes),
+                cpu_ms: Some(number(usage.cpu_ms)),
+                rss_bytes: Some(number(usage.rss_bytes)),
+                ..js("usage")
+            },
+            RunEvent::Extinct(Extinct { ending, reason, limit_ms, escaped, survivors, .. }) => Self {
+                ending: Some(ending.name()),
+                reason: Some(reason.name()),
+                limit_ms: Some(number(limit_ms)),
+                escaped: Some(escaped.into_iter().map(Process::from).collect()),
+                survivors: Some(survivors.into_iter().map(Process::from).collect()),
+                ..js("extinct")
+            },
         }
-        js
     }
 }
 
-fn ending_name(ending: Ending) -> &'static str {
-    match ending {
-        Ending::Kept(cause) => cause.name(),
-        Ending::Lost => "lost",
-    }
+/// JS numbers are exact up to 2^53, and nobody waits that long.
+#[allow(clippy::cast_precision_loss)]
+fn number(value: u64) -> f64 {
+    value as f64
 }
 
 impl From<ProcessInfo> for Process {

@@ -128,7 +128,7 @@ impl Host {
 
     fn teller(&self, run: u32) -> spawn::OnEvent {
         let listener = self.listener.clone();
-        Box::new(move |event| {
+        Arc::new(move |event| {
             listener.call(Event::new(run, event), ThreadsafeFunctionCallMode::NonBlocking);
         })
     }
@@ -166,6 +166,36 @@ impl Host {
     #[allow(clippy::needless_pass_by_value)] // N-API passes values.
     pub fn cancel(&self, run: u32, signal: i32, grace_ms: f64, reason: String) -> i32 {
         self.ask(run, |run| run.cancel(signal, convert::milliseconds(grace_ms), &reason))
+    }
+
+    /// The caller has read some of a run's output.
+    #[napi(catch_unwind)]
+    pub fn heard(&self, run: u32) {
+        self.ask(run, |run| {
+            run.heard();
+            Ok(())
+        });
+    }
+
+    /// The caller reads the output at this descriptor from here on.
+    #[napi(catch_unwind)]
+    pub fn reading(&self, run: u32, fd: i32) {
+        self.ask(run, |run| {
+            run.reading(fd);
+            Ok(())
+        });
+    }
+
+    /// Every deadline of the run comes so much later. Returns an errno, 0 if the request is on its way.
+    #[napi(catch_unwind)]
+    pub fn extend(&self, run: u32, ms: f64) -> i32 {
+        self.ask(run, |run| run.extend(convert::milliseconds(ms)))
+    }
+
+    /// Asks what the tree uses; the answer is an event. Returns an errno, 0 if the request is on its way.
+    #[napi(catch_unwind)]
+    pub fn usage(&self, run: u32) -> i32 {
+        self.ask(run, Run::ask_usage)
     }
 
     /// Forgets a run whose end has been heard.

@@ -13,8 +13,11 @@ use serde::{Deserialize, Serialize};
 
 use super::convert::{Process, milliseconds};
 use crate::identity::{self, ProcessRef};
-use crate::reap::{self, Planned, Verb, end};
+use crate::observe::counters::Snapshot;
+use crate::reap::{self, Planned, Verb};
 use crate::registry::{self, Instance, Record};
+use crate::run::ExitStatus;
+use crate::run::reason::Reason;
 use crate::spawn::{register, runtime};
 
 /// How long the end of the process may wait for the file to be brought up to date.
@@ -74,7 +77,8 @@ impl Registry {
             }
         }));
         let lease = Duration::from_millis(milliseconds(lease_ms));
-        Ok(Self { instance: Instance { registry, id: instance_id, lease }, plans: Arc::default() })
+        let instance = Instance { registry, id: instance_id, lease, counters: Arc::default() };
+        Ok(Self { instance, plans: Arc::default() })
     }
 
     /// Every entry, everybody's, as JSON.
@@ -182,6 +186,22 @@ impl Registry {
         })
     }
 
+    /// What has happened to this supervisor's runs so far, as JSON.
+    #[napi(catch_unwind)]
+    pub fn metrics(&self) -> Result<String, Error<String>> {
+        json(&self.snapshot())
+    }
+
+    /// The same in Prometheus' text format.
+    #[napi(catch_unwind)]
+    pub fn metrics_text(&self) -> String {
+        self.snapshot().text()
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        self.instance.counters.snapshot(self.instance.registry.count(&self.instance.id))
+    }
+
     /// Brings the file up to date, for the end of the process.
     #[napi(catch_unwind)]
     pub fn flush(&self) {
@@ -242,8 +262,11 @@ struct EndedRun {
     key: String,
     record: Record,
     outcome: &'static str,
-    #[serde(flatten)]
-    ended: end::Ended,
+    ending: &'static str,
+    reason: Reason,
+    exit_code: Option<i32>,
+    signal: Option<i32>,
+    limit_ms: u64,
     escaped: Vec<Listed>,
     survivors: Vec<Listed>,
     error: Option<String>,
@@ -273,17 +296,27 @@ fn end_one(
     reason: &str,
 ) -> EndedRun {
     let grace = Duration::from_millis(grace_ms.unwrap_or(record.grace_ms));
-    let mut ended = reap::end_and_note(instance, &record, signal, grace, reason);
-    let error = ended.failure();
+    let ended = reap::end_and_note(instance, &record, signal, grace, reason);
+    let (error, reason) = (ended.failure(), ended.reason());
     let outcome = match &error {
         Some(_) => "failed",
         None if ended.was_ended() => "ended",
         None => "already-exited",
     };
     let listed = |list: Vec<_>| list.into_iter().map(|info| Process::from(info).into()).collect();
-    let (escaped, survivors) =
-        (listed(std::mem::take(&mut ended.escaped)), listed(std::mem::take(&mut ended.survivors)));
-    EndedRun { key: record.key(), record, outcome, ended, escaped, survivors, error }
+    EndedRun {
+        key: record.key(),
+        record,
+        outcome,
+        ending: ended.ending.name(),
+        reason,
+        exit_code: ended.status.and_then(ExitStatus::code),
+        signal: ended.status.and_then(ExitStatus::signal),
+        limit_ms: ended.limit_ms,
+        escaped: listed(ended.escaped),
+        survivors: listed(ended.survivors),
+        error,
+    }
 }
 
 /// What JavaScript gets instead of a rejection: those carry no code of ours.

@@ -4,16 +4,16 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::libc;
-use serde::Serialize;
 
 use super::observe::{identify_old, target};
 use crate::contain::{ProcessInfo, cookie, outside};
 use crate::identity::stat::Stat;
 use crate::identity::{self, ProcessRef, State, read_stat};
-use crate::keeper::protocol::Request;
-use crate::keeper::visit::{End, Visit};
+use crate::keeper::protocol::{End, Request};
+use crate::keeper::visit::Visit;
 use crate::registry::{Containment, Keeper, Record};
 use crate::run::lifecycle::{KILL_LIMIT_MS, REPORT_LIMIT_MS};
+use crate::run::reason::{Ending, Reason};
 use crate::run::{Cause, ExitStatus};
 
 const PATIENCE: Duration = Duration::from_millis(REPORT_LIMIT_MS);
@@ -22,30 +22,29 @@ const PERSISTENCE: Duration = Duration::from_secs(3);
 const KILL_LIMIT: Duration = Duration::from_millis(KILL_LIMIT_MS);
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// What a run ended with of which nothing is left, and nobody knows how.
-const GONE: &str = "gone";
-
 /// How it ended.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug)]
 pub struct Ended {
     /// Something of it was alive.
     pub found: bool,
-    /// As JavaScript names it: a cause, or `lost`, or `gone`.
-    pub ending: &'static str,
-    pub reason: String,
-    pub exit_code: Option<i32>,
-    pub signal: Option<i32>,
-    #[serde(skip)]
+    pub ending: Ending,
+    /// What the cancel that did it wants the reason to be.
+    asked: String,
+    pub status: Option<ExitStatus>,
+    /// The limit of the deadline that did it; 0 if none did.
+    pub limit_ms: u64,
     pub escaped: Vec<ProcessInfo>,
-    #[serde(skip)]
     pub survivors: Vec<ProcessInfo>,
 }
 
 impl Ended {
     /// By us, or by somebody who was faster; not by itself.
     pub fn was_ended(&self) -> bool {
-        self.found && self.ending != Cause::RootExit.name()
+        self.found && self.ending != Ending::Kept(Cause::RootExit)
+    }
+
+    pub fn reason(&self) -> Reason {
+        Reason::of(self.ending, &self.asked, self.status, self.escaped.len())
     }
 
     /// Why the tree is not gone, if it is not.
@@ -73,7 +72,7 @@ pub fn end(record: &Record, signal: i32, grace: Duration, reason: &str) -> Ended
             let _ = keeper.start_token.signal(libc::SIGCONT);
         }
         match ask(keeper, root, signal, grace, reason) {
-            Ok(end) => return told(end),
+            Ok((status, end)) => return told(status, end),
             // It has ended, or has too many visitors, or we are out of something: that passes, or shows in the next turn.
             Err(errno) if errno != Errno::ETIMEDOUT && began.elapsed() < persistence(errno, grace) => {
                 std::thread::sleep(Duration::from_millis(20));
@@ -119,20 +118,26 @@ fn keeps(keeper: &ProcessRef, root: &ProcessRef) -> bool {
         && read_stat(keeper.pid).is_ok_and(|stat| is_keeper(&stat))
 }
 
-fn ask(keeper: &Keeper, root: &ProcessRef, signal: i32, grace: Duration, reason: &str) -> Result<End, Errno> {
+fn ask(
+    keeper: &Keeper,
+    root: &ProcessRef,
+    signal: i32,
+    grace: Duration,
+    reason: &str,
+) -> Result<(Option<ExitStatus>, End), Errno> {
     let visit = Visit::start(&keeper.start_token, &keeper.address, root)?;
     let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
     visit.ask(&Request::Cancel { signal, grace_ms, reason })?;
     visit.wait(Instant::now() + grace.saturating_add(PATIENCE).min(LONGEST))
 }
 
-fn told(end: End) -> Ended {
+fn told(status: Option<ExitStatus>, end: End) -> Ended {
     Ended {
         found: true,
-        ending: end.cause.name(),
-        reason: end.reason,
-        exit_code: end.status.and_then(ExitStatus::code),
-        signal: end.status.and_then(ExitStatus::signal),
+        ending: Ending::Kept(end.cause),
+        asked: end.reason,
+        status,
+        limit_ms: end.limit_ms,
         escaped: end.escaped,
         survivors: end.survivors,
     }
@@ -141,10 +146,13 @@ fn told(end: End) -> Ended {
 fn from_outside(record: &Record, signal: i32, grace: Duration, reason: &str) -> Ended {
     let mut ended = Ended {
         found: false,
-        ending: if record.containment == Containment::Keeper { "lost" } else { Cause::Cancel.name() },
-        reason: reason.to_owned(),
-        exit_code: None,
-        signal: None,
+        ending: match record.containment {
+            Containment::Keeper => Ending::Lost,
+            Containment::Group | Containment::Process => Ending::Kept(Cause::Cancel),
+        },
+        asked: reason.to_owned(),
+        status: None,
+        limit_ms: 0,
         escaped: Vec::new(),
         survivors: Vec::new(),
     };
@@ -164,7 +172,7 @@ fn from_outside(record: &Record, signal: i32, grace: Duration, reason: &str) -> 
     (ended.found, ended.survivors) = (outcome.found, outcome.survivors);
     if !ended.found {
         // It had ended, and nobody here knows how.
-        ended.ending = GONE;
+        ended.ending = Ending::Gone;
     }
     ended
 }

@@ -1,5 +1,6 @@
 //! Who answers for runs, and the entries of these runs.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::error::RegistryError;
@@ -8,6 +9,7 @@ use super::now_ms;
 use super::own::millis;
 use super::record::{Claim, Line, Record};
 use crate::identity::ProcessRef;
+use crate::observe::counters::Counters;
 
 /// One supervisor of this process: who answers for the runs it starts, registers or takes over.
 #[derive(Clone)]
@@ -15,6 +17,8 @@ pub struct Instance {
     pub registry: &'static Registry,
     pub id: String,
     pub lease: Duration,
+    /// How often what has happened to its runs.
+    pub counters: Arc<Counters>,
 }
 
 impl Instance {
@@ -88,6 +92,11 @@ impl Entry {
     /// The tree is being ended.
     pub fn exiting(&self) {
         self.registry.note(Line::Exiting { key: self.key.clone(), at: now_ms() });
+    }
+
+    /// Something was heard of it. That alone is no reason to write: the file has it with the next change, or the next heartbeat.
+    pub fn heard(&self) {
+        self.registry.heard(&self.key, now_ms());
     }
 
     /// Who is in its group.

@@ -335,6 +335,25 @@ impl Registry {
         let _ = self.append(&mut inner, &[line]);
     }
 
+    /// See [`super::instance::Entry::heard`].
+    pub(super) fn heard(&self, key: &str, at: u64) {
+        // On the event loop, where nothing is waited for: the next time is soon.
+        if let Ok(mut inner) = self.inner.try_lock() {
+            inner.own.live.heard(key, at);
+        }
+    }
+
+    /// How many entries an instance of this process has.
+    pub fn count(&self, instance: &str) -> usize {
+        let inner = self.inner();
+        inner
+            .own
+            .live
+            .records()
+            .filter(|record| record.owner_instance_id.as_deref() == Some(instance))
+            .count()
+    }
+
     /// An entry of ours whose run is over.
     pub(super) fn drop_own(&'static self, key: &str) {
         let mut inner = self.inner();

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::identity::ProcessRef;
 use crate::run::Policy;
+pub use crate::run::State;
 
 /// One run: an entry of the registry file, in the shape that people and other bots read.
 ///
@@ -24,6 +25,7 @@ pub struct Record {
     pub command_preview: String,
 
     pub run_id: String,
+    /// `Exited`: it ended when its owner was gone, and the entry waits for the next bot to take note of it.
     pub state: State,
     /// The root, named for ever. `None`: an old entry, whose process can only be guessed at by its age.
     pub start_token: Option<ProcessRef>,
@@ -57,16 +59,6 @@ pub struct Record {
     pub exit: Option<Exit>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum State {
-    Starting,
-    Running,
-    Exiting,
-    /// Ended when its owner was gone. The entry waits for the next bot to take note of it.
-    Exited,
-}
-
 /// What holds the tree together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -92,12 +84,23 @@ pub struct Keeper {
 #[serde(rename_all = "camelCase")]
 pub struct Exit {
     pub at_ms: u64,
-    /// In the words of the native side, see `Cause::name`.
+    /// As `RunExit.reason` has it, see [`crate::run::reason::Reason`].
+    #[serde(default)]
+    pub reason: String,
+    /// What ended it, see [`crate::run::reason::Ending`].
     pub ending: String,
+    /// The limit of the deadline that did, or 0.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub limit_ms: u64,
     pub exit_code: Option<i32>,
     pub signal: Option<i32>,
     /// How many processes could not be ended.
     pub survivors: usize,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // As serde wants it.
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl Record {

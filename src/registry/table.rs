@@ -118,6 +118,11 @@ impl Table {
         }
     }
 
+    /// Something was heard of it.
+    pub fn heard(&mut self, key: &str, at: u64) {
+        self.change(key, at, |entry| entry.last_output_at_ms = entry.last_output_at_ms.max(Some(at)));
+    }
+
     fn change(&mut self, key: &str, at: u64, change: impl FnOnce(&mut Record)) {
         if let Some(entry) = self.entries.get_mut(key) {
             let entry = Arc::make_mut(entry);
@@ -155,8 +160,15 @@ mod tests {
     }
 
     fn ended(pid: i32, at_ms: u64) -> Line {
-        let exit =
-            Exit { at_ms, ending: "owner-exit".into(), exit_code: None, signal: Some(15), survivors: 0 };
+        let exit = Exit {
+            at_ms,
+            reason: "owner-exit".into(),
+            ending: "owner-exit".into(),
+            limit_ms: 0,
+            exit_code: None,
+            signal: Some(15),
+            survivors: 0,
+        };
         Line::Ended { key: key(pid), exit }
     }
 

@@ -1,16 +1,20 @@
 //! The state machine of a run: what happened goes in, what to do comes out.
 //!
 //! ```text
-//!             cancel · deadline · owner gone · root gone
-//!   Running ──────────────────────────────────────────────► Terminating ──► Killing ──► Over
-//!      │                                                        (grace)     (bounded)     ▲
-//!      └── root gone, descendants declared: Lingering ──────────────────────────── empty ─┘
+//!   starting        running                                exiting                      exited
+//!
+//!             started        cancel · deadline · silence · owner gone · root gone
+//!   Starting ─────────► Running ───────────────────────────► Terminating ──► Killing ──► Over
+//!      │                   │                                    (grace)     (bounded)     ▲
+//!      │                   └── root gone, descendants declared: Lingering ──────── empty ─┤
+//!      └── whatever ends a running one ends one that starts ──────────────────────────────┘
 //! ```
 //!
-//! Times are milliseconds on any clock that does not go backwards. "Empty" always means: no process of the tree
-//! exists, but for the root's zombie.
+//! Keepers, the zygote (for what killed keepers leave) and whoever ends a tree from outside have one each. Times are
+//! milliseconds on any clock that does not go backwards. "Empty" always means: no process of the tree exists, but for
+//! the root's zombie.
 
-use super::{Cause, Policy};
+use super::{Cause, Force, Policy, State, warn_after};
 
 /// After SIGKILL a process is gone as soon as it is scheduled. What is still there after this long sleeps
 /// uninterruptibly or must not be signalled by us, and is reported as a survivor.
@@ -27,14 +31,18 @@ const SIGKILL: i32 = 9;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// The command runs, and has so long.
-    Arm(Timeout),
+    /// The command runs, and its deadline counts from now.
+    Started,
     /// The root ended, by itself or not.
     RootExited,
     /// Nothing of the tree is left.
     Empty,
     /// Somebody wants the tree ended: `signal` first, SIGKILL after `grace_ms`.
     Cancel { signal: i32, grace_ms: u64 },
+    /// Nothing was heard of it for this long, and that is too long.
+    Silent { limit_ms: u64 },
+    /// The deadline is to be so much later.
+    Extend { ms: u64 },
     /// The control socket closed.
     OwnerGone,
     /// The keeper was asked to end, by a signal.
@@ -48,6 +56,11 @@ pub enum Event {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     Nothing,
+    /// Tell that the deadline is near.
+    Warn {
+        limit_ms: u64,
+        remaining_ms: u64,
+    },
     /// Send `signal`, then SIGCONT, to every member.
     Terminate(i32),
     /// SIGKILL every member; repeat whenever one dies, until the tree is empty.
@@ -56,11 +69,22 @@ pub enum Action {
     Finish,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub struct Rules {
     pub on_owner_exit: Policy,
     pub on_leader_exit: Policy,
     pub grace_ms: u64,
+    /// Counted from [`Event::Started`]; from the owner's death, if it has not lived to say so.
+    pub timeout: Option<Timeout>,
+    /// How long after the last death what is being killed is given up.
+    pub kill_limit_ms: u64,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        let (on_owner_exit, on_leader_exit) = (Policy::Kill, Policy::Kill);
+        Self { on_owner_exit, on_leader_exit, grace_ms: 0, timeout: None, kill_limit_ms: KILL_LIMIT_MS }
+    }
 }
 
 /// An overall deadline, and the signal it starts with.
@@ -72,6 +96,7 @@ pub struct Timeout {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
+    Starting,
     Running,
     /// The root is gone, its descendants were declared (`onLeaderExit: 'keep'`).
     Lingering,
@@ -84,23 +109,74 @@ enum Phase {
     Over,
 }
 
+/// The overall deadline, once it counts.
+#[derive(Debug, Clone, Copy)]
+struct Armed {
+    since: u64,
+    limit_ms: u64,
+    signal: i32,
+    warned: bool,
+}
+
+impl Armed {
+    fn at(&self) -> u64 {
+        self.since.saturating_add(self.limit_ms)
+    }
+
+    fn warn_at(&self) -> u64 {
+        self.since.saturating_add(warn_after(self.limit_ms))
+    }
+}
+
 #[derive(Debug)]
 pub struct Lifecycle {
     rules: Rules,
     phase: Phase,
     cause: Option<Cause>,
-    /// When, and the signal it starts with.
-    deadline: Option<(u64, i32)>,
+    deadline: Option<Armed>,
+    /// The limit of the deadline that has ended it.
+    limit_ms: u64,
+    force: Force,
 }
 
 impl Lifecycle {
     pub fn new(rules: Rules) -> Self {
-        Self { rules, phase: Phase::Running, cause: None, deadline: None }
+        Self {
+            rules,
+            phase: Phase::Starting,
+            cause: None,
+            deadline: None,
+            limit_ms: 0,
+            force: Force::Nothing,
+        }
+    }
+
+    pub fn state(&self) -> State {
+        match self.phase {
+            Phase::Starting => State::Starting,
+            Phase::Running | Phase::Lingering => State::Running,
+            Phase::Terminating { .. } | Phase::Killing { .. } => State::Exiting,
+            Phase::Over => State::Exited,
+        }
+    }
+
+    pub fn rules(&self) -> &Rules {
+        &self.rules
     }
 
     /// Why the tree was ended. A run that is not being ended has no cause yet.
     pub fn cause(&self) -> Option<Cause> {
         self.cause
+    }
+
+    /// The limit of the deadline that has ended it; 0 if none has.
+    pub fn limit_ms(&self) -> u64 {
+        self.limit_ms
+    }
+
+    /// What it has taken so far.
+    pub fn force(&self) -> Force {
+        self.force
     }
 
     pub fn is_over(&self) -> bool {
@@ -112,10 +188,16 @@ impl Lifecycle {
         matches!(self.phase, Phase::Killing { .. })
     }
 
+    fn is_ending(&self) -> bool {
+        self.state() >= State::Exiting
+    }
+
     /// When to send the next [`Event::Tick`].
     pub fn wake_at(&self) -> Option<u64> {
         match self.phase {
-            Phase::Running | Phase::Lingering => self.deadline.map(|(at, _)| at),
+            Phase::Starting | Phase::Running | Phase::Lingering => {
+                self.deadline.map(|armed| if armed.warned { armed.at() } else { armed.warn_at() })
+            }
             Phase::Terminating { kill_at } => Some(kill_at),
             Phase::Killing { give_up_at } => Some(give_up_at),
             Phase::Over => None,
@@ -126,10 +208,9 @@ impl Lifecycle {
         match (self.phase, event) {
             (Phase::Over, _) => Action::Nothing,
 
-            // Counted from here, and this comes after the spawn: a slow spawn cannot trip it.
-            (_, Event::Arm(Timeout { after_ms, signal })) => {
-                self.deadline = Some((now.saturating_add(after_ms), signal));
-                Action::Nothing
+            (Phase::Starting, Event::Started) => {
+                self.phase = Phase::Running;
+                self.arm(now)
             }
 
             (_, Event::Empty) => {
@@ -138,41 +219,57 @@ impl Lifecycle {
                 Action::Finish
             }
 
-            (Phase::Running, Event::RootExited) if self.rules.on_leader_exit == Policy::Keep => {
+            (Phase::Starting | Phase::Running, Event::RootExited)
+                if self.rules.on_leader_exit == Policy::Keep =>
+            {
                 self.phase = Phase::Lingering;
                 Action::Nothing
             }
-            (Phase::Running, Event::RootExited) => {
+            (Phase::Starting | Phase::Running, Event::RootExited) => {
                 self.end(Cause::RootExit, SIGTERM, self.rules.grace_ms, now)
             }
 
-            (Phase::Running | Phase::Lingering, Event::Cancel { signal, grace_ms }) => {
-                self.end(Cause::Cancel, signal, grace_ms, now)
-            }
-            (_, Event::Cancel { signal, grace_ms }) => self.hurry(signal, grace_ms, now),
+            (_, Event::Cancel { signal, grace_ms }) if self.is_ending() => self.hurry(signal, grace_ms, now),
+            (_, Event::Cancel { signal, grace_ms }) => self.end(Cause::Cancel, signal, grace_ms, now),
 
-            (_, Event::OwnerGone) if self.rules.on_owner_exit == Policy::Keep => Action::Nothing,
-            (Phase::Running | Phase::Lingering, Event::OwnerGone) => {
+            (_, Event::OwnerGone) if self.rules.on_owner_exit == Policy::Keep => match self.phase {
+                Phase::Starting => self.on(Event::Started, now),
+                _ => Action::Nothing,
+            },
+            (_, Event::OwnerGone) if self.is_ending() => self.hurry(SIGTERM, ORPHAN_GRACE_MS, now),
+            (_, Event::OwnerGone) => {
                 self.end(Cause::OwnerExit, SIGTERM, self.rules.grace_ms.min(ORPHAN_GRACE_MS), now)
             }
-            (_, Event::OwnerGone) => self.hurry(SIGTERM, ORPHAN_GRACE_MS, now),
 
-            (Phase::Running | Phase::Lingering, Event::Shutdown) => {
+            (Phase::Starting | Phase::Running | Phase::Lingering, Event::Shutdown) => {
                 self.end(Cause::Shutdown, SIGTERM, self.rules.grace_ms, now)
+            }
+            (Phase::Starting | Phase::Running | Phase::Lingering, Event::Silent { limit_ms }) => {
+                self.limit_ms = limit_ms;
+                self.end(Cause::NoOutputTimeout, SIGTERM, self.rules.grace_ms, now)
+            }
+            (Phase::Starting | Phase::Running | Phase::Lingering, Event::Extend { ms }) => {
+                self.extend(ms);
+                Action::Nothing
             }
 
             // Many to kill take their time. Only what does not die is given up.
             (Phase::Killing { .. }, Event::Progress) => {
-                self.phase = Phase::Killing { give_up_at: now.saturating_add(KILL_LIMIT_MS) };
+                self.phase = Phase::Killing { give_up_at: now.saturating_add(self.rules.kill_limit_ms) };
                 Action::Nothing
             }
-            (_, Event::RootExited | Event::Shutdown | Event::Progress) => Action::Nothing,
+            (
+                _,
+                Event::Started
+                | Event::RootExited
+                | Event::Shutdown
+                | Event::Silent { .. }
+                | Event::Extend { .. }
+                | Event::Progress,
+            ) => Action::Nothing,
 
             (_, Event::Tick) if self.wake_at().is_none_or(|at| now < at) => Action::Nothing,
-            (Phase::Running | Phase::Lingering, Event::Tick) => {
-                let signal = self.deadline.map_or(SIGTERM, |(_, signal)| signal);
-                self.end(Cause::OverallTimeout, signal, self.rules.grace_ms, now)
-            }
+            (Phase::Starting | Phase::Running | Phase::Lingering, Event::Tick) => self.near_deadline(now),
             (Phase::Terminating { .. }, Event::Tick) => self.kill(now),
             (Phase::Killing { .. }, Event::Tick) => {
                 self.phase = Phase::Over;
@@ -181,11 +278,41 @@ impl Lifecycle {
         }
     }
 
+    /// Counted from here, and this comes after the spawn: a slow spawn cannot trip it.
+    fn arm(&mut self, now: u64) -> Action {
+        let armed =
+            |Timeout { after_ms, signal }| Armed { since: now, limit_ms: after_ms, signal, warned: false };
+        self.deadline = self.rules.timeout.map(armed);
+        Action::Nothing
+    }
+
+    /// Also before it counts. What was warned of is warned of again.
+    fn extend(&mut self, ms: u64) {
+        if let Some(armed) = &mut self.deadline {
+            armed.limit_ms = armed.limit_ms.saturating_add(ms);
+            armed.warned = false;
+        } else if let Some(timeout) = &mut self.rules.timeout {
+            timeout.after_ms = timeout.after_ms.saturating_add(ms);
+        }
+    }
+
+    fn near_deadline(&mut self, now: u64) -> Action {
+        let Some(armed) = &mut self.deadline else { return Action::Nothing };
+        if now < armed.at() {
+            armed.warned = true;
+            return Action::Warn { limit_ms: armed.limit_ms, remaining_ms: armed.at() - now };
+        }
+        self.limit_ms = armed.limit_ms;
+        let signal = armed.signal;
+        self.end(Cause::OverallTimeout, signal, self.rules.grace_ms, now)
+    }
+
     fn end(&mut self, cause: Cause, signal: i32, grace_ms: u64, now: u64) -> Action {
         self.cause.get_or_insert(cause);
         if signal == SIGKILL {
             return self.kill(now);
         }
+        self.force = Force::Signal;
         // Also with a grace of nothing the signal is sent first: the next tick kills.
         self.phase = Phase::Terminating { kill_at: now.saturating_add(grace_ms) };
         Action::Terminate(signal)
@@ -204,189 +331,11 @@ impl Lifecycle {
     }
 
     fn kill(&mut self, now: u64) -> Action {
-        self.phase = Phase::Killing { give_up_at: now.saturating_add(KILL_LIMIT_MS) };
+        self.force = Force::Kill;
+        self.phase = Phase::Killing { give_up_at: now.saturating_add(self.rules.kill_limit_ms) };
         Action::Kill
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const RULES: Rules = Rules { on_owner_exit: Policy::Kill, on_leader_exit: Policy::Kill, grace_ms: 5_000 };
-    const ARM: Event = Event::Arm(Timeout { after_ms: 500, signal: 2 });
-    const CANCEL: Event = Event::Cancel { signal: SIGTERM, grace_ms: 100 };
-
-    /// Plays `(time, event, expected action)` and returns the machine.
-    fn play(rules: Rules, script: &[(u64, Event, Action)]) -> Lifecycle {
-        let mut run = Lifecycle::new(rules);
-        for (index, (now, event, expected)) in script.iter().enumerate() {
-            assert_eq!(run.on(*event, *now), *expected, "step {index}: {event:?} at {now}");
-        }
-        run
-    }
-
-    #[test]
-    fn a_lone_root_that_exits_is_over_at_once() {
-        let run = play(RULES, &[(1_001, Event::Empty, Action::Finish)]);
-        assert_eq!((run.cause(), run.is_over(), run.wake_at()), (Some(Cause::RootExit), true, None));
-    }
-
-    #[test]
-    fn a_root_that_exits_takes_the_rest_with_it() {
-        let run = play(
-            RULES,
-            &[
-                (1_001, Event::RootExited, Action::Terminate(SIGTERM)),
-                (6_000, Event::Tick, Action::Nothing),
-                (6_001, Event::Tick, Action::Kill),
-                (6_002, Event::Empty, Action::Finish),
-            ],
-        );
-        assert_eq!(run.cause(), Some(Cause::RootExit));
-    }
-
-    #[test]
-    fn declared_descendants_stay_until_they_are_cancelled() {
-        let keep = Rules { on_leader_exit: Policy::Keep, ..RULES };
-        let run = play(
-            keep,
-            &[
-                (1_001, Event::RootExited, Action::Nothing),
-                (9_999_999, Event::Tick, Action::Nothing),
-                (10_000_000, CANCEL, Action::Terminate(SIGTERM)),
-                (10_000_001, Event::Empty, Action::Finish),
-            ],
-        );
-        assert_eq!(run.cause(), Some(Cause::Cancel));
-    }
-
-    #[test]
-    fn the_grace_is_not_waited_out_when_the_tree_is_gone() {
-        let forever = Event::Cancel { signal: SIGTERM, grace_ms: u64::MAX };
-        play(RULES, &[(2_000, forever, Action::Terminate(SIGTERM)), (2_001, Event::Empty, Action::Finish)]);
-    }
-
-    #[test]
-    fn a_duplicate_cancel_changes_nothing_but_may_shorten_the_grace() {
-        let mut run =
-            play(RULES, &[(2_000, CANCEL, Action::Terminate(SIGTERM)), (2_050, CANCEL, Action::Nothing)]);
-        assert_eq!(run.wake_at(), Some(2_100), "the second never prolongs the first");
-        assert_eq!(run.on(Event::Cancel { signal: SIGTERM, grace_ms: 10 }, 2_060), Action::Nothing);
-        assert_eq!(run.wake_at(), Some(2_070));
-        assert_eq!(run.on(Event::Cancel { signal: SIGKILL, grace_ms: 10 }, 2_061), Action::Kill);
-        assert_eq!(run.on(CANCEL, 2_062), Action::Nothing, "already killing");
-    }
-
-    #[test]
-    fn a_cancel_that_comes_after_the_exit_does_not_rewrite_the_reason() {
-        let run = play(
-            RULES,
-            &[(2_000, Event::RootExited, Action::Terminate(SIGTERM)), (2_001, CANCEL, Action::Nothing)],
-        );
-        assert_eq!((run.cause(), run.wake_at()), (Some(Cause::RootExit), Some(2_101)));
-    }
-
-    #[test]
-    fn a_cancel_by_sigkill_skips_the_grace() {
-        let kill = Event::Cancel { signal: SIGKILL, grace_ms: 5_000 };
-        let run = play(RULES, &[(2_000, kill, Action::Kill)]);
-        assert_eq!(run.wake_at(), Some(2_000 + KILL_LIMIT_MS));
-    }
-
-    #[test]
-    fn the_owners_death_ends_the_tree_and_cuts_a_long_grace() {
-        let run = play(RULES, &[(2_000, Event::OwnerGone, Action::Terminate(SIGTERM))]);
-        assert_eq!((run.cause(), run.wake_at()), (Some(Cause::OwnerExit), Some(2_000 + ORPHAN_GRACE_MS)));
-        let slow = Event::Cancel { signal: SIGTERM, grace_ms: 60_000 };
-        let run = play(
-            RULES,
-            &[(2_000, slow, Action::Terminate(SIGTERM)), (3_000, Event::OwnerGone, Action::Nothing)],
-        );
-        assert_eq!((run.cause(), run.wake_at()), (Some(Cause::Cancel), Some(3_000 + ORPHAN_GRACE_MS)));
-    }
-
-    #[test]
-    fn a_kept_run_outlives_its_owner_and_keeps_its_deadline() {
-        let keep = Rules { on_owner_exit: Policy::Keep, ..RULES };
-        let run = play(
-            keep,
-            &[
-                (1_000, ARM, Action::Nothing),
-                (1_100, Event::OwnerGone, Action::Nothing),
-                (1_499, Event::Tick, Action::Nothing),
-                (1_500, Event::Tick, Action::Terminate(2)),
-            ],
-        );
-        assert_eq!(run.cause(), Some(Cause::OverallTimeout));
-    }
-
-    #[test]
-    fn an_exit_that_beats_the_deadline_is_an_exit() {
-        let run = play(
-            RULES,
-            &[
-                (1_000, ARM, Action::Nothing),
-                (1_499, Event::RootExited, Action::Terminate(SIGTERM)),
-                (1_500, Event::Tick, Action::Nothing),
-            ],
-        );
-        assert_eq!(run.cause(), Some(Cause::RootExit));
-    }
-
-    #[test]
-    fn what_cannot_be_killed_is_not_waited_for_for_ever() {
-        play(
-            RULES,
-            &[
-                (2_000, CANCEL, Action::Terminate(SIGTERM)),
-                (2_100, Event::Tick, Action::Kill),
-                (2_100 + KILL_LIMIT_MS - 1, Event::Tick, Action::Nothing),
-                (2_100 + KILL_LIMIT_MS, Event::Tick, Action::Finish),
-            ],
-        );
-    }
-
-    #[test]
-    fn as_long_as_members_die_nobody_is_given_up() {
-        let kill = Event::Cancel { signal: SIGKILL, grace_ms: 0 };
-        let run = play(
-            RULES,
-            &[
-                (2_000, Event::Progress, Action::Nothing),
-                (2_000, kill, Action::Kill),
-                (6_000, Event::Progress, Action::Nothing),
-                (2_000 + KILL_LIMIT_MS, Event::Tick, Action::Nothing),
-            ],
-        );
-        assert_eq!(run.wake_at(), Some(6_000 + KILL_LIMIT_MS));
-    }
-
-    #[test]
-    fn a_signal_to_the_keeper_ends_the_tree_and_is_no_cancel() {
-        let run = play(
-            RULES,
-            &[
-                (2_000, Event::Shutdown, Action::Terminate(SIGTERM)),
-                (2_001, Event::Shutdown, Action::Nothing),
-            ],
-        );
-        assert_eq!((run.cause(), run.wake_at()), (Some(Cause::Shutdown), Some(7_000)));
-    }
-
-    #[test]
-    fn over_is_terminal_for_every_event() {
-        for event in [
-            ARM,
-            Event::RootExited,
-            Event::Empty,
-            CANCEL,
-            Event::OwnerGone,
-            Event::Shutdown,
-            Event::Progress,
-            Event::Tick,
-        ] {
-            play(RULES, &[(1_001, Event::Empty, Action::Finish), (1_002, event, Action::Nothing)]);
-        }
-    }
-}
+mod tests;

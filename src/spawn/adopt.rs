@@ -6,11 +6,12 @@ use nix::errno::Errno;
 
 use super::ears::Ears;
 use super::run::Run;
-use super::{Ending, OnEvent, RunEvent, runtime, watch};
+use super::{Extinct, OnEvent, RunEvent, runtime, watch};
 use crate::keeper::visit::Visit;
 use crate::reap::{self, Verb};
 use crate::registry::{Claim, Entry, Instance, Record, RegistryError, State};
-use crate::run::{Cause, ExitStatus};
+use crate::run::reason::{Ending, Reason};
+use crate::run::{Cause, ExitStatus, Force};
 
 #[derive(Debug)]
 pub enum AdoptError {
@@ -78,7 +79,7 @@ pub fn adopt(owner: &Instance, key: &str, on_event: OnEvent) -> Result<Option<Ru
         Ok((visit, heard)) => {
             // Its bot may not have lived to say so.
             entry.started();
-            let run = Run::new(visit.socket, keeper.start_token, runtime);
+            let run = Run::new(visit.socket, keeper.start_token, runtime, entry, record.grace_ms, None);
             let ears = Ears {
                 run: run.clone(),
                 exec: None,
@@ -87,8 +88,7 @@ pub fn adopt(owner: &Instance, key: &str, on_event: OnEvent) -> Result<Option<Ru
                 root,
                 origin: None,
                 run_id: record.run_id,
-                entry,
-                has_deadline: false,
+                counters: owner.counters.clone(),
                 on_event,
             };
             runtime.loop_handle.spawn(ears.listen());
@@ -138,11 +138,13 @@ fn tell_end(record: &Record, on_event: &OnEvent) {
     if let Some(status) = status {
         on_event(RunEvent::RootExited(status));
     }
-    let cause = exit.and_then(|exit| Cause::named(&exit.ending)).unwrap_or(Cause::RootExit);
-    on_event(RunEvent::Extinct {
-        ending: Ending::Kept(cause),
-        reason: String::new(),
+    let ending = exit.and_then(|exit| Ending::named(&exit.ending)).unwrap_or(Ending::Kept(Cause::RootExit));
+    on_event(RunEvent::Extinct(Extinct {
+        ending,
+        reason: Reason::of(ending, exit.map_or("", |exit| &exit.reason), status, 0),
+        limit_ms: exit.map_or(0, |exit| exit.limit_ms),
+        force: Force::Nothing,
         escaped: Vec::new(),
         survivors: Vec::new(),
-    });
+    }));
 }

@@ -1,23 +1,27 @@
 //! Listening to one run until its end.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::libc;
 use tokio::io::unix::AsyncFd;
+use tokio::task::AbortHandle;
 
 use super::run::Run;
 use super::unix::refused_with;
 use super::zygote::Origin;
-use super::{Ending, OnEvent, RunEvent, runtime};
+use super::{Extinct, OnEvent, RunEvent, runtime};
 use crate::contain::ProcessInfo;
 use crate::contain::outside::{self, Target};
 use crate::identity::ProcessRef;
 use crate::keeper::channel;
-use crate::keeper::protocol::{self, Inbox, Report, Request};
-use crate::registry::Entry;
+use crate::keeper::protocol::{self, End, Inbox, Report, Request};
+use crate::observe::counters::Counters;
 use crate::run::lifecycle::{KILL_LIMIT_MS, ORPHAN_GRACE_MS};
+use crate::run::reason::{Ending, Reason};
+use crate::run::{Cause, Deadline, ExitStatus, Force};
 
 pub struct Ears {
     pub run: Run,
@@ -30,9 +34,7 @@ pub struct Ears {
     /// `None` for an adopted run: another bot's zygote is none of ours.
     pub origin: Option<Origin>,
     pub run_id: String,
-    pub entry: Entry,
-    /// To be armed when the command runs.
-    pub has_deadline: bool,
+    pub counters: Arc<Counters>,
     pub on_event: OnEvent,
 }
 
@@ -40,44 +42,56 @@ impl Ears {
     pub async fn listen(mut self) {
         if let Some(exec) = self.exec.take() {
             if let Some(errno) = refusal(exec).await {
-                self.entry.over();
+                self.run.entry().over();
+                self.counters.refused();
                 return (self.on_event)(RunEvent::Refused(errno));
             }
-            self.entry.started();
-        }
-        if self.has_deadline {
+            self.counters.spawned();
+            self.run.entry().started();
             // A keeper that cannot be told is dead, which shows at once.
-            let _ = self.run.ask(&Request::Arm);
+            let _ = self.run.ask(&Request::Started);
+            (self.on_event)(RunEvent::Started);
         }
+        let silence = self.listen_for_silence();
         let heard = self.hear().await;
+        silence.inspect(AbortHandle::abort);
         self.run.over();
         let last = match heard {
-            Some(last) => last,
+            Some((status, end)) => extinct(status, end),
             // We have hung up ourselves, and the run is its keeper's business.
-            None if self.run.is_abandoned() => return self.entry.abandon(),
+            None if self.run.is_abandoned() => return self.run.entry().abandon(),
             None => {
                 // Usually it is dead. If it merely talks nonsense, this tells it that we are through with it.
                 self.run.hang_up();
                 let survivors = self.end_from_outside().await;
-                RunEvent::Extinct {
-                    ending: Ending::Lost,
-                    reason: String::new(),
-                    escaped: Vec::new(),
-                    survivors,
-                }
+                lost(survivors)
             }
         };
+        self.counters.ended(last.reason, last.force);
         // Written down before it is told: whoever hears of the end finds no entry any more.
-        self.entry.over();
-        (self.on_event)(last);
+        self.run.entry().over();
+        (self.on_event)(RunEvent::Extinct(last));
     }
 
-    /// Passes on what the keeper says; returns its last word, or `None` if it died without one.
-    async fn hear(&mut self) -> Option<RunEvent> {
+    /// On its own, until it is aborted.
+    fn listen_for_silence(&self) -> Option<AbortHandle> {
+        self.run.listening()?;
+        let (run, on_event) = (self.run.clone(), self.on_event.clone());
+        let task = async move {
+            if let Some(listening) = run.listening() {
+                listening.listen(&run, &on_event).await;
+            }
+        };
+        Some(runtime::get().ok()?.loop_handle.spawn(task).abort_handle())
+    }
+
+    /// Passes on what the keeper says; returns its last word and how the root ended, or `None` if it died without one.
+    async fn hear(&mut self) -> Option<(Option<ExitStatus>, End)> {
         // SAFETY: the descriptor is owned by what is registered.
         let socket = unsafe { AsyncFd::register(self.run.clone()) }.ok()?;
         let mut buffer = [0; 1024];
         let mut heard = std::mem::take(&mut self.heard).into_iter();
+        let mut root_exit = None;
         loop {
             let report = if let Some(report) = heard.next() {
                 report
@@ -89,22 +103,35 @@ impl Ears {
                 continue;
             };
             match report {
-                Report::Extinct { cause, reason, escaped, survivors } => {
-                    let ending = Ending::Kept(cause);
-                    return Some(RunEvent::Extinct { ending, reason, escaped, survivors });
-                }
+                Report::Extinct(end) => return Some((root_exit, end)),
                 // Not for an owner's ears.
                 Report::Ready { .. } | Report::Adopted { .. } => return None,
-                Report::Ending(cause) => {
-                    self.entry.exiting();
-                    (self.on_event)(RunEvent::Ending(cause));
+                Report::Warning { limit_ms, remaining_ms } => {
+                    let deadline = Deadline::Overall;
+                    (self.on_event)(RunEvent::Warning { deadline, limit_ms, remaining_ms });
                 }
-                Report::RootExited(status) => (self.on_event)(RunEvent::RootExited(status)),
+                Report::Usage(usage) => (self.on_event)(RunEvent::Usage(usage)),
+                Report::Ending { cause, reason } => self.ending(cause, &reason),
+                Report::RootExited(status) => {
+                    root_exit = Some(status);
+                    (self.on_event)(RunEvent::RootExited(status));
+                }
                 Report::SignalFailed { errno } => {
                     (self.on_event)(RunEvent::SignalFailed(Errno::from_raw(errno)));
                 }
             }
         }
+    }
+
+    fn ending(&self, cause: Cause, asked: &str) {
+        self.run.entry().exiting();
+        match cause {
+            Cause::OverallTimeout => self.counters.timed_out(Deadline::Overall),
+            Cause::NoOutputTimeout => self.counters.timed_out(Deadline::NoOutput),
+            _ => {}
+        }
+        let reason = Reason::of(Ending::Kept(cause), asked, None, 0);
+        (self.on_event)(RunEvent::Ending(cause, reason));
     }
 
     /// The keeper is gone, so the tree has lost its parent. It has come to the zygote, which ends all of it. If there is no
@@ -124,6 +151,26 @@ impl Ears {
             Err(_) => Vec::new(),
         }
     }
+}
+
+/// As its keeper has told it.
+fn extinct(status: Option<ExitStatus>, end: End) -> Extinct {
+    let ending = Ending::Kept(end.cause);
+    Extinct {
+        ending,
+        reason: Reason::of(ending, &end.reason, status, end.escaped.len()),
+        limit_ms: end.limit_ms,
+        force: end.force,
+        escaped: end.escaped,
+        survivors: end.survivors,
+    }
+}
+
+/// Nobody was left to tell; it was ended from outside.
+fn lost(survivors: Vec<ProcessInfo>) -> Extinct {
+    let (ending, force) = (Ending::Lost, Force::Kill);
+    let reason = Reason::of(ending, "", None, 0);
+    Extinct { ending, reason, limit_ms: 0, force, escaped: Vec::new(), survivors }
 }
 
 /// Waits until the command was executed (`None`, usually at once), or has failed to be.

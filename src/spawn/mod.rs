@@ -13,21 +13,24 @@ mod programs;
 pub mod register;
 mod run;
 pub mod runtime;
+mod silence;
 mod unix;
 mod watch;
 mod zygote;
 
 use std::os::fd::{OwnedFd, RawFd};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use nix::errno::Errno;
 
 use std::collections::BTreeMap;
 
-use crate::contain::ProcessInfo;
+use crate::contain::{ProcessInfo, Usage};
 use crate::registry::{Instance, RegistryError};
 use crate::run::lifecycle::Timeout;
-use crate::run::{Cause, ExitStatus, Policy};
+use crate::run::reason::{Ending, Reason};
+use crate::run::{Cause, Deadline, ExitStatus, Force, Policy};
 
 pub use run::Run;
 pub use unix::{Launcher, Pending, end_stream};
@@ -57,6 +60,8 @@ pub struct Launch {
     pub on_leader_exit: Policy,
     pub grace_ms: u64,
     pub timeout: Option<Timeout>,
+    /// How long nothing may be heard of it.
+    pub silence_ms: Option<u64>,
 }
 
 /// Where one of the command's descriptors comes from.
@@ -74,34 +79,41 @@ pub enum Stdio {
 pub type Streams = Vec<Option<OwnedFd>>;
 
 /// Called on the native thread, once per event; the last is [`RunEvent::Extinct`], or the only one [`RunEvent::Refused`].
-pub type OnEvent = Box<dyn Fn(RunEvent) + Send + Sync>;
+pub type OnEvent = Arc<dyn Fn(RunEvent) + Send + Sync>;
 
 /// What a run tells after it was started.
 #[derive(Debug)]
 pub enum RunEvent {
     /// A program that was executed before could not be executed now. The last event; there is no tree.
     Refused(Errno),
-    /// The keeper has begun to end the tree.
-    Ending(Cause),
+    /// It has been executed.
+    Started,
+    /// A deadline is near.
+    Warning {
+        deadline: Deadline,
+        limit_ms: u64,
+        remaining_ms: u64,
+    },
+    /// The keeper has begun to end the tree. With it, the reason that the end is going to have.
+    Ending(Cause, Reason),
+    /// The answer to [`Run::ask_usage`].
+    Usage(Usage),
     RootExited(ExitStatus),
     SignalFailed(Errno),
     /// The last event: nothing of the tree exists but the survivors.
-    Extinct {
-        ending: Ending,
-        /// What the cancel that ended it gave as its reason; empty if it was none.
-        reason: String,
-        escaped: Vec<ProcessInfo>,
-        survivors: Vec<ProcessInfo>,
-    },
+    Extinct(Extinct),
 }
 
 /// How a tree came to its end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
-    /// As its keeper reported.
-    Kept(Cause),
-    /// The keeper was killed; the tree was ended from outside.
-    Lost,
+#[derive(Debug)]
+pub struct Extinct {
+    pub ending: Ending,
+    pub reason: Reason,
+    /// The limit of the deadline that ended it; 0 if none did.
+    pub limit_ms: u64,
+    pub force: Force,
+    pub escaped: Vec<ProcessInfo>,
+    pub survivors: Vec<ProcessInfo>,
 }
 
 /// Why nothing was started.

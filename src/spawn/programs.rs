@@ -87,12 +87,18 @@ mod tests {
     use std::collections::BTreeMap;
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
+    use std::sync::Arc;
     use std::time::Duration;
 
     fn launch(file: &str) -> Launch {
         let registry = Registry::at("/nowhere/process-registry.json".into()).unwrap();
         Launch {
-            owner: Instance { registry, id: "i".into(), lease: Duration::from_secs(30) },
+            owner: Instance {
+                registry,
+                id: "i".into(),
+                lease: Duration::from_secs(30),
+                counters: Arc::default(),
+            },
             run_id: "r".into(),
             given_id: false,
             session_id: None,
@@ -111,6 +117,7 @@ mod tests {
             on_leader_exit: Policy::Kill,
             grace_ms: 0,
             timeout: None,
+            silence_ms: None,
         }
     }
 

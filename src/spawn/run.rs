@@ -11,8 +11,10 @@ use nix::sys::socket::{MsgFlags, Shutdown, send, shutdown};
 use tokio::task::AbortHandle;
 
 use super::runtime::Runtime;
+use super::silence::Listening;
 use crate::identity::ProcessRef;
 use crate::keeper::protocol::{self, Request};
+use crate::registry::Entry;
 use crate::run::lifecycle::REPORT_LIMIT_MS;
 
 const PATIENCE: Duration = Duration::from_millis(REPORT_LIMIT_MS);
@@ -28,6 +30,10 @@ struct Inner {
     abandoned: AtomicBool,
     watchdog: Mutex<Option<Watchdog>>,
     runtime: &'static Runtime,
+    entry: Entry,
+    grace_ms: u64,
+    /// Whether it may be silent for so long only.
+    listening: Option<Listening>,
 }
 
 #[derive(Debug)]
@@ -38,9 +44,59 @@ struct Watchdog {
 }
 
 impl Run {
-    pub(super) fn new(control: OwnedFd, keeper: ProcessRef, runtime: &'static Runtime) -> Self {
+    pub(super) fn new(
+        control: OwnedFd,
+        keeper: ProcessRef,
+        runtime: &'static Runtime,
+        entry: Entry,
+        grace_ms: u64,
+        listening: Option<Listening>,
+    ) -> Self {
         let (abandoned, watchdog) = (AtomicBool::new(false), Mutex::new(None));
-        Self(Arc::new(Inner { control, keeper, abandoned, watchdog, runtime }))
+        Self(Arc::new(Inner { control, keeper, abandoned, watchdog, runtime, entry, grace_ms, listening }))
+    }
+
+    pub(super) fn entry(&self) -> &Entry {
+        &self.0.entry
+    }
+
+    pub(super) fn listening(&self) -> Option<&Listening> {
+        self.0.listening.as_ref()
+    }
+
+    /// The bot has read some of its output.
+    pub fn heard(&self) {
+        self.0.entry.heard();
+        if let Some(listening) = self.listening() {
+            listening.heard();
+        }
+    }
+
+    /// The bot reads the output at this descriptor from here on.
+    pub fn reading(&self, fd: RawFd) {
+        if let Some(listening) = self.listening() {
+            listening.reading(fd);
+        }
+    }
+
+    /// Every deadline that it has comes so much later.
+    pub fn extend(&self, ms: u64) -> Result<(), Errno> {
+        if let Some(listening) = self.listening() {
+            listening.extend(ms);
+        }
+        self.ask(&Request::Extend { ms })
+    }
+
+    /// What the tree uses is told later, by [`super::RunEvent::Usage`].
+    pub fn ask_usage(&self) -> Result<(), Errno> {
+        self.ask(&Request::Usage)
+    }
+
+    /// It has been silent for too long.
+    pub(super) fn silent(&self, limit_ms: u64) {
+        // A keeper that cannot be told is dead, which its listener notices.
+        let _ = self.ask(&Request::Silent { limit_ms });
+        self.watch(Duration::from_millis(self.0.grace_ms).saturating_add(PATIENCE));
     }
 
     /// Sends a signal to the root. That it did not arrive is told later, by [`super::RunEvent::SignalFailed`].

@@ -17,12 +17,14 @@ use super::inherited::{self, Credentials};
 use super::programs::{Program, Programs};
 use super::run::Run;
 use super::runtime::Runtime;
+use super::silence::Listening;
 use super::zygote::{Keeper, Zygote, first_message};
 use super::{Launch, LaunchError, OnEvent, Stdio, Streams, environment, runtime};
 use crate::contain::outside::{self, Target};
 use crate::identity::ProcessRef;
 use crate::keeper::channel;
 use crate::keeper::protocol::{self, Command, Inbox, MAX_FDS, Own, Refusal, Request, Slot};
+use crate::observe::counters::Counters;
 use crate::registry::{self, Containment, Entry, Record, State};
 use crate::run::Policy;
 
@@ -63,6 +65,7 @@ pub struct Pending {
     program: Option<Program>,
     /// It was executed before.
     proven: bool,
+    listening: Option<Listening>,
     launch: Launch,
     runtime: &'static Runtime,
 }
@@ -74,6 +77,11 @@ impl Launcher {
 
     /// Hands a command to a waiting blank. Its keeper watches already: if the bot dies now, the tree is ended.
     pub fn begin(&self, launch: Launch) -> Result<Pending, LaunchError> {
+        let counters = launch.owner.counters.clone();
+        self.hand_over(launch).inspect_err(|error| count(&counters, error))
+    }
+
+    fn hand_over(&self, launch: Launch) -> Result<Pending, LaunchError> {
         // Whatever can fail for lack of a thread fails before anything is started.
         let runtime = runtime::get().map_err(|_| LaunchError::refused(Errno::EAGAIN))?;
         let plumbing = Plumbing::lay(&launch)?;
@@ -115,9 +123,12 @@ impl Launcher {
                 }
             }
         };
+        let outputs = plumbing.streams.iter().skip(1).take(2).flatten();
+        let listening = launch.silence_ms.map(|limit_ms| Listening::new(limit_ms, outputs));
         // With `plumbing` go our copies of the command's ends: its own are the only ones from here on.
         Ok(Pending {
             streams: plumbing.streams,
+            listening,
             pid: keeper.root.pid,
             keeper,
             entry,
@@ -133,7 +144,7 @@ impl Launcher {
     /// A program that has been executed before is not waited for: if it fails now, against all expectation, that is told by
     /// [`super::RunEvent::Refused`].
     pub fn finish(&self, pending: Pending, on_event: OnEvent) -> Result<Run, LaunchError> {
-        let Pending { keeper, entry, program, proven, launch, runtime, .. } = pending;
+        let Pending { keeper, entry, program, proven, listening, launch, runtime, .. } = pending;
         let Keeper { control, inbox, launch: exec, root, process, origin, .. } = keeper;
         if !proven {
             let failed = match wait_for_exec(&exec, &root) {
@@ -143,11 +154,12 @@ impl Launcher {
             };
             if let Some(error) = failed {
                 entry.over();
+                count(&launch.owner.counters, &error);
                 return Err(error);
             }
             self.shared().programs.extend(program);
         }
-        let run = Run::new(control, process, runtime);
+        let run = Run::new(control, process, runtime, entry.clone(), launch.grace_ms, listening);
         // A keeper that cannot be told is dead, which its listener notices.
         let _ = run.ask(&Request::Own(Own {
             run_id: &launch.run_id,
@@ -159,20 +171,9 @@ impl Launcher {
             registry: &launch.owner.registry.path().to_string_lossy(),
             key: entry.key(),
         }));
-        let (run_id, has_deadline) = (launch.run_id, launch.timeout.is_some());
         let (exec, origin, heard) = (Some(exec), Some(origin), Vec::new());
-        let ears = Ears {
-            run: run.clone(),
-            exec,
-            heard,
-            inbox,
-            root,
-            origin,
-            run_id,
-            entry,
-            has_deadline,
-            on_event,
-        };
+        let (run_id, counters) = (launch.run_id, launch.owner.counters);
+        let ears = Ears { run: run.clone(), exec, heard, inbox, root, origin, run_id, counters, on_event };
         runtime.loop_handle.spawn(ears.listen());
         Ok(run)
     }
@@ -219,6 +220,13 @@ impl Launcher {
 
     fn shared(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A command that cannot be started is the end of a run. Everything else is an exception, and there is no run.
+fn count(counters: &Counters, error: &LaunchError) {
+    if matches!(error, LaunchError::Refused { .. }) {
+        counters.refused();
     }
 }
 

@@ -5,13 +5,14 @@ use std::time::{Duration, Instant};
 
 use tokio::io::unix::AsyncFd;
 
-use super::{Ending, OnEvent, RunEvent, runtime};
+use super::{Extinct, OnEvent, RunEvent, runtime};
 use crate::contain::ProcessInfo;
 use crate::contain::outside::Scan;
 use crate::identity::{Pidfd, ProcessRef, State, read_stat};
 use crate::reap::target;
 use crate::registry::{Containment, Entry, Record};
-use crate::run::Cause;
+use crate::run::reason::{Ending, Reason};
+use crate::run::{Cause, Force};
 
 /// Where there are no pidfds, and when a look has failed.
 const INTERVAL: Duration = Duration::from_millis(200);
@@ -63,7 +64,14 @@ pub async fn watch(entry: Entry, record: Record, on_event: Option<OnEvent>) {
     if let Some(on_event) = on_event {
         let ending = if survivors.is_empty() { Ending::Kept(Cause::RootExit) } else { Ending::Lost };
         let survivors = survivors.iter().map(no_longer_ours).collect();
-        on_event(RunEvent::Extinct { ending, reason: String::new(), escaped: Vec::new(), survivors });
+        on_event(RunEvent::Extinct(Extinct {
+            ending,
+            reason: Reason::of(ending, "", None, 0),
+            limit_ms: 0,
+            force: Force::Nothing,
+            escaped: Vec::new(),
+            survivors,
+        }));
     }
 }
 

@@ -138,7 +138,17 @@ mod tests {
     /// A process that started at 5, below somebody unknown.
     fn row(pid: i32, pgrp: i32, state: char, runs: &[&str]) -> Row {
         Row {
-            stat: Stat { pid, comm: "x".into(), state, ppid: 2, pgrp, session: pgrp, threads: 1, start: 5 },
+            stat: Stat {
+                pid,
+                comm: "x".into(),
+                state,
+                ppid: 2,
+                pgrp,
+                session: pgrp,
+                threads: 1,
+                start: 5,
+                ..Stat::default()
+            },
             runs: runs.iter().map(|&run| run.to_owned()).collect(),
         }
     }
