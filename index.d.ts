@@ -62,12 +62,31 @@ export interface SpawnOwnedOptions extends SpawnOptions {
   backendId?: string | undefined
   /** Free labels (`agent`, `company` …), for {@link cancel} and for operators. */
   labels?: Record<string, string> | undefined
-  /** A name several runs share, for {@link cancel}. */
+  /** A name several runs share, for {@link cancel} and `replaceExistingScope`. */
   scopeKey?: string | undefined
+  /**
+   * End the earlier runs of the same `scopeKey` first, whichever bot they belong to, and start this one when nothing of them
+   * exists. If there are any, the process that is returned is `starting` until then: it has its streams but no `pid` yet, and
+   * `spawn` follows. It can be cancelled meanwhile; then it never starts. Should an earlier run not be endable, it emits `error`
+   * (`ERR_OWNED_SCOPE_BUSY`) and nothing is started. Default false.
+   */
+  replaceExistingScope?: boolean | undefined
   /** What people see in `ps`, in the registry and in messages, at most 120 characters. Default: command and arguments. */
   commandPreview?: string | undefined
-  /** Overall deadline in ms, counted from the moment the command runs. 0: off (default). */
+  /**
+   * Overall deadline in ms, counted from the moment the command runs, by its keeper: a busy event loop does not delay it. The
+   * tree is ended with the reason `overall-timeout`. 0: off (default).
+   */
   timeoutMs?: number | undefined
+  /**
+   * How long the command may be silent, in ms: nothing on stdout and stderr. Then the tree is ended with the reason
+   * `no-output-timeout`. 0: off (default); agents may well be silent while they think.
+   *
+   * What waits unread because the bot has paused the stream, or is busy, counts as output. It may come a little late (by 2 %, by
+   * 10 % if nobody reads the streams), never early. At least one of stdout and stderr must be a pipe. It is the bot that
+   * listens: with `onOwnerExit: 'keep'` it does not outlive the bot.
+   */
+  noOutputTimeoutMs?: number | undefined
   /**
    * Time between the first signal and SIGKILL, in ms, whenever the tree is ended. Default: that of the supervisor, 5000 unless it
    * was told otherwise.
@@ -102,8 +121,27 @@ export interface OwnedProcess extends ChildProcess {
    * Safe to call any number of times; a second call may shorten the grace but never prolongs it.
    */
   cancel(options?: CancelOptions): Promise<RunExit>
+  /**
+   * Moves every deadline that the run has so many ms further: `timeoutMs` for good, `noOutputTimeoutMs` for the silence that lasts
+   * now. Returns whether there was still something to be moved: false if the run is not running any more.
+   *
+   * @throws `ERR_OWNED_NO_DEADLINE` if it has none.
+   */
+  extendDeadline(ms: number): boolean
+  /** What the whole tree uses now. All zero if there is none. */
+  usage(): Promise<RunUsage>
   /** `await using`: cancels the run and waits until its tree is gone. */
   [Symbol.asyncDispose](): Promise<void>
+}
+
+/** What the processes of a tree use. */
+export interface RunUsage {
+  /** How many are alive. */
+  processes: number
+  /** User and system time since the run's start, including that of processes which are gone. */
+  cpuMs: number
+  /** Resident memory of the living ones. What several of them share is counted for each. */
+  rssBytes: number
 }
 
 /** What `spawnOwned` returns when all three standard streams are pipes. */
@@ -306,8 +344,19 @@ export interface RunRecord {
 /** What a keeper has written down about the end of a run without an owner. */
 export interface RecordedExit {
   readonly atMs: number
+  /** As in {@link RunExit}. */
+  readonly reason: TerminationReason
   /** What ended it. */
-  readonly ending: 'root-exit' | 'cancel' | 'overall-timeout' | 'owner-exit' | 'shutdown' | 'lost'
+  readonly ending:
+    | 'root-exit'
+    | 'cancel'
+    | 'overall-timeout'
+    | 'no-output-timeout'
+    | 'owner-exit'
+    | 'shutdown'
+    | 'lost'
+  /** The limit of the deadline that has. */
+  readonly limitMs?: number
   readonly exitCode: number | null
   /** The number of the signal that ended the root. */
   readonly signal: number | null
@@ -458,13 +507,83 @@ export interface Supervisor extends EventEmitter {
   /** The same as {@link Supervisor.reapOrphans}. */
   readonly reconcileOrphans: typeof reapOrphans
   readonly adopt: typeof adopt
+  readonly metrics: typeof metrics
+  readonly metricsText: typeof metricsText
   on(event: 'event', listener: (event: OwnedEvent) => void): this
   once(event: 'event', listener: (event: OwnedEvent) => void): this
   off(event: 'event', listener: (event: OwnedEvent) => void): this
 }
 
-/** What a supervisor tells, whether or not it was asked. */
-export type OwnedEvent = ReapDecisionEvent | RegistryEvent | LeaseEvent
+// ---- events and counters --------------------------------------------------------------------------------------------
+
+/**
+ * What a supervisor tells, whether or not it was asked: as `event` on the supervisor, and on the `diagnostics_channel`
+ * `spawn-owned:<type>`, such as `spawn-owned:exited`, where those of all supervisors in the process are.
+ */
+export type OwnedEvent = RunEvent | ReapDecisionEvent | RegistryEvent | LeaseEvent
+
+/** Something that has happened to a run. */
+export type RunEvent =
+  | SpawnEvent
+  | StartedEvent
+  | OutputEvent
+  | DeadlineWarningEvent
+  | ExitingEvent
+  | EscapeEvent
+  | ExitedEvent
+
+/** What every event about a run has. */
+export interface AboutRun {
+  atMs: number
+  runId: string
+  /** Undefined if it was never started. */
+  pid: number | undefined
+  sessionId: string | undefined
+  scopeKey: string | undefined
+  labels: Readonly<Record<string, string>>
+}
+
+/** It is written down, and its command is being executed. */
+export interface SpawnEvent extends AboutRun {
+  type: 'spawn'
+  commandPreview: string
+}
+
+/** The command runs, and its deadlines count. */
+export interface StartedEvent extends AboutRun {
+  type: 'started'
+}
+
+/** The bot has read some of its output. At most one in a second. */
+export interface OutputEvent extends AboutRun {
+  type: 'output'
+}
+
+/** Four fifths of a deadline are over. {@link OwnedProcess.extendDeadline} moves it. */
+export interface DeadlineWarningEvent extends AboutRun {
+  type: 'deadline-warning'
+  deadline: 'overall' | 'no-output'
+  limitMs: number
+  remainingMs: number
+}
+
+/** Its tree is being ended: cancelled, out of time, shut down. Not for a run whose root has ended by itself. */
+export interface ExitingEvent extends AboutRun {
+  type: 'exiting'
+  reason: TerminationReason
+}
+
+/** Descendants had left the run's session when its root ended by itself. They were ended. */
+export interface EscapeEvent extends AboutRun {
+  type: 'escape'
+  escaped: readonly ProcessInfo[]
+}
+
+/** Nothing of it exists any more, or it could not be started. Once for each run. */
+export interface ExitedEvent extends AboutRun {
+  type: 'exited'
+  exit: RunExit
+}
 
 /** One for each of {@link ReapReport.decisions}. */
 export interface ReapDecisionEvent extends ReapDecision {
@@ -487,4 +606,30 @@ export interface LeaseEvent {
   kind: 'lost'
   message: string
   runIds: readonly string[]
+}
+
+/** What has happened to the supervisor's runs so far. Counted on the native side: a busy event loop loses nothing. */
+export function metrics(): Metrics
+
+/** The same in Prometheus' text format, to be served at `/metrics`. */
+export function metricsText(): string
+
+/** Counters, but for `run_live`. */
+export interface Metrics {
+  /** Runs that were started. */
+  run_spawn_total: number
+  /** Runs that are over, by reason. */
+  run_exit_total: Record<TerminationReason, number>
+  /** Runs whose deadline has passed. */
+  run_timeout_total: Record<'overall' | 'no-output', number>
+  /** Trees that had to be ended, by what it took: the first signal, or SIGKILL. */
+  run_cleanup_kill_total: Record<'signal' | 'kill', number>
+  /** Runs of bots that are gone which were ended or taken over. */
+  run_reconcile_orphans_total: number
+  /** Runs taken from an owner that was not known to be dead, its lease having expired. */
+  run_lease_steal_total: number
+  /** Runs whose root ended by itself and left a process outside its session. */
+  run_ownership_escape_total: number
+  /** Runs and registered processes that are alive. */
+  run_live: number
 }

@@ -408,16 +408,16 @@ fn a_deadline_counts_from_the_start_is_warned_of_and_can_be_moved() {
     let mut run = bot.keeper();
     run.launch(&["sh", "-c", FOREVER], &witness);
     assert_eq!(run.exec_result(), None);
-    run.own(Policy::Kill, Some(Timeout { after_ms: 100, signal: nix::libc::SIGUSR1 }));
-    run.say(&Request::Extend { ms: 100 });
+    run.own(Policy::Kill, Some(Timeout { after_ms: 500, signal: nix::libc::SIGUSR1 }));
+    run.say(&Request::Extend { ms: 500 });
     run.say(&Request::Started);
-    assert!(matches!(run.hear(), Some(Report::Warning { limit_ms: 200, remaining_ms: 1..=40 })));
-    run.say(&Request::Extend { ms: 100 });
-    assert!(matches!(run.hear(), Some(Report::Warning { limit_ms: 300, remaining_ms: 1..=60 })));
+    assert!(matches!(run.hear(), Some(Report::Warning { limit_ms: 1_000, remaining_ms: 1..=200 })));
+    run.say(&Request::Extend { ms: 500 });
+    assert!(matches!(run.hear(), Some(Report::Warning { limit_ms: 1_500, remaining_ms: 1..=300 })));
     let ending = Report::Ending { cause: Cause::OverallTimeout, reason: String::new() };
     assert_eq!(run.hear(), Some(ending));
     assert_eq!(run.hear(), Some(Report::RootExited(ExitStatus::Signal(nix::libc::SIGUSR1))));
-    assert!(matches!(run.hear(), Some(Report::Extinct(End { limit_ms: 300, force: Force::Signal, .. }))));
+    assert!(matches!(run.hear(), Some(Report::Extinct(End { limit_ms: 1_500, force: Force::Signal, .. }))));
     witness.has_gone();
 }
 

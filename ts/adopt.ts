@@ -37,7 +37,7 @@ export function takeOver(owner: Owner, record: RunRecord): Promise<AdoptedRun> {
 
 async function take(owner: Owner, record: RunRecord): Promise<AdoptedRun> {
   const registry = owner.writing()
-  const run = new AdoptedRun(record, owner.runs, registry)
+  const run = new AdoptedRun(record, owner)
   try {
     const taken = await native.adopt(registry.native, keyOf(record), (event) => run.onNative(event))
     run.taken(taken, claimed(owner, record))
@@ -59,7 +59,7 @@ function claimed(owner: Owner, record: RunRecord): RunRecord {
 /** Its end was written down for the next bot. If nothing is left of it, its entry has served its purpose. */
 async function takeNote(owner: Owner, record: RunRecord): Promise<AdoptedRun> {
   const registry = owner.writing()
-  const run = new AdoptedRun(record, owner.runs, registry)
+  const run = new AdoptedRun(record, owner)
   run.found()
   if (isOver(record)) {
     try {

@@ -4,9 +4,9 @@ import type { CancelOptions, RunExit, RunRecord, RunState } from '../index.js'
 import { type How, readCancelOptions } from './cancel-options.js'
 import { describeExit, type Ending } from './exit.js'
 import type { NativeEvent, NativeRun } from './native.js'
+import type { Owner } from './owner.js'
 import { exitOfEnded, exitOfRecord } from './records.js'
 import { type EndedRun, keyOf, type Registry } from './registry.js'
-import type { RunTable } from './runs.js'
 import { signalName } from './signals.js'
 
 export class AdoptedRun {
@@ -17,7 +17,7 @@ export class AdoptedRun {
   readonly scopeKey: string | undefined
   readonly labels: Readonly<Record<string, string>>
 
-  #runs: RunTable
+  #owner: Owner
   #registry: Registry
   #native: NativeRun | undefined
   #state: RunState
@@ -30,15 +30,15 @@ export class AdoptedRun {
   #end: Promise<RunExit>
   #settle!: (exit: RunExit) => void
 
-  constructor(record: RunRecord, runs: RunTable, registry: Registry) {
+  constructor(record: RunRecord, owner: Owner) {
     this.runId = record.runId
     this.pid = record.pid
     this.record = record
     this.sessionId = record.sessionId ?? undefined
     this.scopeKey = record.scopeKey
     this.labels = record.labels ?? {}
-    this.#runs = runs
-    this.#registry = registry
+    this.#owner = owner
+    this.#registry = owner.writing()
     this.#state = record.state
     this.#end = new Promise((resolve) => {
       this.#settle = resolve
@@ -80,21 +80,25 @@ export class AdoptedRun {
     this.record = record
     // Its bot may not have lived to say so.
     if (this.#state === 'starting') this.#state = 'running'
-    this.#runs.add(this)
+    this.#owner.runs.add(this)
   }
 
   /** It had ended when nobody owned it, and left word. */
   found(): void {
     this.#ending = (this.record.exit?.ending ?? 'lost') as Ending
     this.#state = 'exited'
-    this.#runs.remove(this)
+    this.#owner.runs.remove(this)
     this.#settle(exitOfRecord(this.record))
   }
 
   onNative(event: NativeEvent): void {
     switch (event.kind) {
+      case 'warning':
+        this.#onWarning(event)
+        break
       case 'ending':
         this.#state = 'exiting'
+        this.#owner.events.tell(this, 'exiting', { reason: event.reason ?? 'lost' })
         break
       case 'exit':
         this.#exitCode = event.code ?? null
@@ -105,6 +109,10 @@ export class AdoptedRun {
         else this.#onExtinct(event)
         break
     }
+  }
+
+  #onWarning({ deadline = 'overall', limitMs = 0, remainingMs = 0 }: NativeEvent): void {
+    this.#owner.events.tell(this, 'deadline-warning', { deadline, limitMs, remainingMs })
   }
 
   /** Through the registry, which can also end what has no keeper any more. */
@@ -126,12 +134,11 @@ export class AdoptedRun {
       describeExit({
         runId: this.runId,
         ending,
-        cancelReason: event.reason,
+        reason: event.reason ?? 'lost',
         exitCode: this.#exitCode,
         signal: this.#signal,
         durationMs: Math.max(0, Date.now() - this.record.startedAt),
-        // Only the keeper knows its deadline.
-        timeoutMs: 0,
+        limitMs: event.limitMs ?? 0,
         escaped: event.escaped ?? [],
         survivors: event.survivors ?? [],
       }),
@@ -143,8 +150,10 @@ export class AdoptedRun {
     this.#ending = ending
     this.#state = 'exited'
     this.#native?.forget()
-    this.#runs.remove(this)
+    this.#owner.runs.remove(this)
+    if (exit.escaped.length > 0) this.#owner.events.tell(this, 'escape', { escaped: exit.escaped })
     this.#settle(exit)
+    this.#owner.events.tell(this, 'exited', { exit })
   }
 }
 

@@ -13,10 +13,20 @@ import { type EndedRun, keyOf } from './registry.js'
 import type { Run } from './runs.js'
 
 export async function cancel(owner: Owner, target: unknown, options?: CancelOptions): Promise<CancelResult> {
-  const how = readCancelOptions(options)
+  readCancelOptions(options)
   if (isRun(target)) return resultOf([target], [await target.cancel(options)], [])
   const meant = pidOfStranger(target)
-  const matches = matchingTarget(meant)
+  return cancelMatching(owner, meant, matchingTarget(meant), options)
+}
+
+/** Those that match; `meant` narrows the search. */
+export async function cancelMatching(
+  owner: Owner,
+  meant: unknown,
+  matches: Matcher,
+  options?: CancelOptions,
+): Promise<CancelResult> {
+  const how = readCancelOptions(options)
   // Ours first: they need no disk.
   const live = owner.runs.findLive(matches)
   const exits = Promise.all(live.map((run) => run.cancel(options)))

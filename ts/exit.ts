@@ -8,6 +8,7 @@ export type Ending =
   | 'root-exit'
   | 'cancel'
   | 'overall-timeout'
+  | 'no-output-timeout'
   | 'owner-exit'
   | 'shutdown'
   | 'lost'
@@ -17,13 +18,13 @@ export type Ending =
 export interface Facts {
   runId: string
   ending: Ending
-  /** What the cancel that ended it, here or in another process, asked the reason to be. */
-  cancelReason: string | undefined
+  /** One word, as the native side has found it. */
+  reason: TerminationReason
   exitCode: number | null
   signal: NodeJS.Signals | null
   durationMs: number
-  /** 0: not known, or none. */
-  timeoutMs: number
+  /** The limit of the deadline that has ended it; 0: not known, or none. */
+  limitMs: number
   escaped: ProcessInfo[]
   survivors: ProcessInfo[]
   /** If that is more than there are names. */
@@ -52,8 +53,7 @@ export function terminationReason(given: unknown): TerminationReason {
 }
 
 export function describeExit(facts: Facts): RunExit {
-  const { runId, exitCode, signal, durationMs, escaped, survivors } = facts
-  const reason = reasonFor(facts)
+  const { runId, reason, exitCode, signal, durationMs, escaped, survivors } = facts
   const left = facts.survivorCount ?? survivors.length
   const but = left > 0 ? `; ${count(left, 'process')} could not be ended` : ''
   return {
@@ -64,10 +64,17 @@ export function describeExit(facts: Facts): RunExit {
     durationMs,
     timedOut: reason === 'overall-timeout' || reason === 'no-output-timeout',
     noOutputTimedOut: reason === 'no-output-timeout',
-    message: sentence(reason, facts) + but,
+    message: sentence(facts) + but,
     escaped,
     survivors,
   }
+}
+
+/** A run that was called off before there was anything to be ended. */
+export function describeCalledOff(runId: string, reason: TerminationReason): RunExit {
+  const facts = { runId, ending: 'cancel', reason, exitCode: null, signal: null, durationMs: 0 } as const
+  const exit = describeExit({ ...facts, limitMs: 0, escaped: [], survivors: [] })
+  return { ...exit, message: `${exit.message} before it was started` }
 }
 
 /** A command that could not be started: nothing of it ever existed. */
@@ -86,23 +93,8 @@ export function describeFailedStart(runId: string, message: string): RunExit {
   }
 }
 
-function reasonFor({ ending, cancelReason, signal, escaped }: Facts): TerminationReason {
-  switch (ending) {
-    case 'cancel':
-      // Another version of us may have words of its own.
-      return reasons.find((reason) => reason === cancelReason) ?? 'manual-cancel'
-    case 'root-exit':
-      if (escaped.length > 0) return 'ownership-escape'
-      return signal === null ? 'exit' : 'signal'
-    case 'gone':
-      return 'exit'
-    default:
-      return ending
-  }
-}
-
-function sentence(reason: TerminationReason, facts: Facts): string {
-  const { ending, exitCode, signal, escaped, timeoutMs } = facts
+function sentence(facts: Facts): string {
+  const { ending, reason, exitCode, signal, escaped, limitMs } = facts
   if (ending === 'cancel') return cancelSentence(reason)
   if (ending === 'gone') return 'had ended already; how is not known'
   const end = howItEnded(exitCode, signal)
@@ -113,7 +105,9 @@ function sentence(reason: TerminationReason, facts: Facts): string {
     case 'ownership-escape':
       return `${end}; ${count(escaped.length, 'process')} that had left its session outlived it`
     case 'overall-timeout':
-      return timeoutMs > 0 ? `turn timed out after ${timeoutMs / 1000}s` : 'turn timed out'
+      return limitMs > 0 ? `turn timed out after ${limitMs / 1000}s` : 'turn timed out'
+    case 'no-output-timeout':
+      return limitMs > 0 ? `no output for ${limitMs / 1000}s` : 'no output for too long'
     case 'owner-exit':
       return 'ended because its owner is gone'
     case 'shutdown':
@@ -127,8 +121,16 @@ function sentence(reason: TerminationReason, facts: Facts): string {
 
 /** What was asked for need not be what has happened. */
 function cancelSentence(reason: TerminationReason): string {
-  if (reason === 'manual-cancel') return 'cancelled'
-  return reason === 'overall-timeout' ? 'turn timed out' : `cancelled: ${reason}`
+  switch (reason) {
+    case 'manual-cancel':
+      return 'cancelled'
+    case 'overall-timeout':
+      return 'turn timed out'
+    case 'shutdown':
+      return 'ended by a shutdown of its bot'
+    default:
+      return `cancelled: ${reason}`
+  }
 }
 
 function howItEnded(exitCode: number | null, signal: NodeJS.Signals | null): string {

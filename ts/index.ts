@@ -27,6 +27,9 @@ export const unregisterProcess: typeof Public.unregisterProcess = (target) =>
   supervisor().unregisterProcess(target)
 export const list: typeof Public.list = (filter) => supervisor().list(filter)
 
+export const metrics: typeof Public.metrics = () => supervisor().metrics()
+export const metricsText: typeof Public.metricsText = () => supervisor().metricsText()
+
 export const createSupervisor: typeof Public.createSupervisor = (options) => new Supervisor(options)
 
 export const captureStartToken: typeof Public.captureStartToken = (pid) => {

@@ -81,9 +81,16 @@ export interface Beginning {
 }
 
 export interface NativeRun {
-  /** Both return an errno, 0 if the request is on its way. */
+  /** These return an errno, 0 if the request is on its way. */
   signal(signal: number): number
   cancel(signal: number, graceMs: number, reason: string): number
+  extend(ms: number): number
+  /** The answer is an event. */
+  usage(): number
+  /** Some of its output was read. */
+  heard(): void
+  /** The output at this descriptor is read from here on. */
+  reading(fd: number): void
   /** Whether this run keeps the event loop alive. It does, until told otherwise or forgotten. */
   keepAlive(on: boolean): void
   /** To be called when the run's end has been heard. */
@@ -99,6 +106,12 @@ export function openRegistry(
 ): NativeRegistry {
   return new binding.Registry(path, instanceId, leaseMs, onTrouble)
 }
+
+/** Makes the streams of a command that is to be started later: our ends, and what its `stdio` is to be then. */
+export const openStreams = (stdio: readonly number[]) => host.openStreams([...stdio])
+
+/** How often we tell at most that output of a run was read which may be silent for so long. */
+export const toldEvery = (limitMs: number) => binding.toldEvery(limitMs)
 
 /** Begins to start a run, once the registry knows of it. To be finished in the same tick. */
 export function begin(registry: NativeRegistry, options: LaunchOptions): Beginning {
@@ -152,6 +165,10 @@ function listen(run: number, listener: Listener): NativeRun {
   return {
     signal: (signal) => host.signal(run, signal),
     cancel: (signal, graceMs, reason) => host.cancel(run, signal, graceMs, reason),
+    extend: (ms) => host.extend(run, ms),
+    usage: () => host.usage(run),
+    heard: () => host.heard(run),
+    reading: (fd) => host.reading(run, fd),
     keepAlive(on) {
       if (on === holding || !listeners.has(run)) return
       holding = on

@@ -8,6 +8,7 @@ import {
   checkRunId,
   checkString,
   duration,
+  flag,
   optionalText,
   preview,
   readLabels,
@@ -38,9 +39,13 @@ export interface RunSettings {
   graceMs: number
   timeoutMs: number
   timeoutSignal: number
+  /** How long it may be silent; 0: as long as it likes. */
+  silenceMs: number
   killSignal: number
   keepOnOwnerExit: boolean
   keepOnLeaderExit: boolean
+  /** End what is in its scope first. */
+  replaceScope: boolean
   abort: AbortSignal | undefined
   serialization: 'json' | 'advanced'
   stdio: unknown
@@ -178,13 +183,15 @@ function nodeSwitches(options: SpawnOwnedOptions) {
 }
 
 function ownership(options: SpawnOwnedOptions, file: string, argv: readonly unknown[], graceMs: number) {
-  refuse(options, 'pty', 'noOutputTimeoutMs', 'replaceExistingScope')
+  refuse(options, 'pty')
   const runId = optionalText(options, 'runId')
+  const scopeKey = optionalText(options, 'scopeKey')
   return {
     runId: runId === undefined ? freshId() : checkRunId(runId, 'options.runId'),
     givenId: runId !== undefined,
     sessionId: optionalText(options, 'sessionId'),
-    scopeKey: optionalText(options, 'scopeKey'),
+    scopeKey,
+    replaceScope: replacesScope(options.replaceExistingScope, scopeKey),
     backendId: optionalText(options, 'backendId'),
     labels: readLabels(options.labels, 'options.labels'),
     preview: preview(optionalText(options, 'commandPreview') ?? [file, ...argv.slice(1)].join(' ')),
@@ -192,6 +199,13 @@ function ownership(options: SpawnOwnedOptions, file: string, argv: readonly unkn
     keepOnOwnerExit: policy(options, 'onOwnerExit') === 'keep',
     keepOnLeaderExit: policy(options, 'onLeaderExit') === 'keep',
   }
+}
+
+function replacesScope(given: unknown, scopeKey: string | undefined): boolean {
+  const replaces = flag(given, 'options.replaceExistingScope')
+  if (replaces && scopeKey === undefined)
+    throw invalidValue('options.replaceExistingScope', given, 'needs options.scopeKey, the scope to replace')
+  return replaces
 }
 
 /** The sooner of Node's `timeout`, which starts with `killSignal`, and ours, which starts with SIGTERM. */
@@ -203,10 +217,16 @@ function deadline(options: SpawnOwnedOptions, killSignal: number) {
     if (!Number.isInteger(timeout) || timeout < 0) throw outOfRange('timeout', 'an unsigned integer', timeout)
   }
   const nodes = timeout || 0
-  const ours = duration(options.timeoutMs, 'options.timeoutMs') ?? 0
+  const ours = wholeMs(options.timeoutMs, 'options.timeoutMs')
+  const silenceMs = wholeMs(options.noOutputTimeoutMs, 'options.noOutputTimeoutMs')
   return nodes > 0 && (ours === 0 || nodes < ours)
-    ? { timeoutMs: nodes, timeoutSignal: killSignal }
-    : { timeoutMs: ours, timeoutSignal: killSignalNumber(undefined) }
+    ? { silenceMs, timeoutMs: nodes, timeoutSignal: killSignal }
+    : { silenceMs, timeoutMs: ours, timeoutSignal: killSignalNumber(undefined) }
+}
+
+/** A fraction of a millisecond is not "off". */
+function wholeMs(value: unknown, name: string): number {
+  return Math.ceil(duration(value, name) ?? 0)
 }
 
 function policy(options: SpawnOwnedOptions, name: 'onOwnerExit' | 'onLeaderExit'): 'kill' | 'keep' {

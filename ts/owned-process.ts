@@ -5,14 +5,17 @@ import { ChildProcess } from 'node:child_process'
 import { EventEmitter } from 'node:events'
 import type net from 'node:net'
 import { constants } from 'node:os'
-import type { CancelOptions, RunExit, RunState, TerminationReason } from '../index.js'
+import type { CancelOptions, RunEvent, RunExit, RunState, RunUsage, TerminationReason } from '../index.js'
 import { readCancelOptions } from './cancel-options.js'
-import { abortError, codedError, errnoError } from './errors.js'
-import { describeExit, describeFailedStart, type Ending } from './exit.js'
+import { duration } from './checks.js'
+import { abortError, codedError, errnoError, invalidType } from './errors.js'
+import type { Details } from './events.js'
+import { describeCalledOff, describeExit, describeFailedStart, type Ending } from './exit.js'
 import type { BorrowedChannel } from './ipc.js'
-import type { NativeEvent, NativeRun } from './native.js'
+import { type NativeEvent, type NativeRun, toldEvery } from './native.js'
 import type { RunSettings } from './options.js'
-import type { RunTable } from './runs.js'
+import { OutputMeter } from './output-meter.js'
+import type { Owner } from './owner.js'
 import { signalName, signalNumber } from './signals.js'
 import { Pipes } from './stdio.js'
 
@@ -36,11 +39,15 @@ export class OwnedProcess extends EventEmitter {
   spawnargs: readonly unknown[]
 
   #settings: RunSettings
-  #runs: RunTable
+  #owner: Owner
   #native: NativeRun | undefined
   #state: RunState = 'starting'
   #startedAt = 0
   #ending: Ending | undefined
+  /** It waits for others to end before it is started. */
+  #postponed = false
+  #output: OutputMeter
+  #usageAsked: ((usage: RunUsage) => void)[] = []
   /** Undefined if the command failed before there could be any. */
   #pipes: Pipes | undefined
   #stdio: (net.Socket | null)[] | undefined
@@ -54,7 +61,7 @@ export class OwnedProcess extends EventEmitter {
   #end: Promise<RunExit>
   #settle!: (exit: RunExit) => void
 
-  constructor(settings: RunSettings, runs: RunTable) {
+  constructor(settings: RunSettings, owner: Owner) {
     super()
     this.runId = settings.runId
     this.sessionId = settings.sessionId
@@ -64,7 +71,8 @@ export class OwnedProcess extends EventEmitter {
     this.spawnfile = settings.file
     this.spawnargs = settings.argv
     this.#settings = settings
-    this.#runs = runs
+    this.#owner = owner
+    this.#output = new OutputMeter(settings.silenceMs > 0 ? toldEvery(settings.silenceMs) : undefined)
     this.#end = new Promise((resolve) => {
       this.#settle = resolve
     })
@@ -125,12 +133,41 @@ export class OwnedProcess extends EventEmitter {
 
   kill(signal?: NodeJS.Signals | number): boolean {
     const number = signal === 0 ? 0 : signalNumber(signal === undefined ? 'SIGTERM' : signal)
+    if (this.#postponed) {
+      this.#callOff('manual-cancel')
+      return true
+    }
     if (this.#exited || this.#native === undefined) return false
     const errno = this.#native.signal(number)
     // The keeper has ended, so the root has too, but nobody here has heard of it yet: like a zombie in Node.
     if (errno !== 0 && errno !== constants.errno.EPIPE && errno !== constants.errno.ECONNRESET) return false
     this.killed = true
     return true
+  }
+
+  extendDeadline(ms: number): boolean {
+    const more = duration(ms, 'ms')
+    if (more === undefined) throw invalidType('ms', 'of type number', ms)
+    if (this.#settings.timeoutMs === 0 && this.#settings.silenceMs === 0) {
+      throw codedError(
+        Error,
+        'ERR_OWNED_NO_DEADLINE',
+        `Run "${this.runId}" has no deadline that could be moved. Give it options.timeoutMs or options.noOutputTimeoutMs.`,
+      )
+    }
+    if (this.#postponed) {
+      if (this.#settings.timeoutMs > 0) this.#settings.timeoutMs += more
+      return true
+    }
+    return this.#state === 'running' && this.#native?.extend(more) === 0
+  }
+
+  usage(): Promise<RunUsage> {
+    return new Promise((resolve) => {
+      // A keeper that cannot be told is gone, and the tree with it.
+      if (this.#state === 'exited' || this.#native?.usage() !== 0) resolve(NOTHING_USED)
+      else this.#usageAsked.push(resolve)
+    })
   }
 
   ref(): void {
@@ -162,9 +199,24 @@ export class OwnedProcess extends EventEmitter {
 
   /** Our ends of the command's streams. */
   attach(fds: readonly number[]): Pipes {
-    this.#pipes = new Pipes(fds, this.#context, () => this.#closeOne())
+    // Those of a run that was postponed were made when it was.
+    if (this.#pipes) return this.#pipes
+    this.#pipes = new Pipes(fds, this.#context, {
+      closed: () => this.#closeOne(),
+      reading: (fd) => this.#native?.reading(fd),
+      heard: () => this.#onOutput(),
+    })
     this.#openEnds += this.#pipes.count
     return this.#pipes
+  }
+
+  /** It is going to be started later, if nobody calls it off. */
+  postpone(fds: readonly number[], channel: BorrowedChannel | undefined): void {
+    this.#postponed = true
+    this.attach(fds)
+    if (channel) this.#attachChannel(channel)
+    this.#owner.runs.add(this)
+    this.#listenForAbort()
   }
 
   /** The command runs. */
@@ -173,16 +225,29 @@ export class OwnedProcess extends EventEmitter {
     this.pid = pid
     this.#state = 'running'
     this.#startedAt = performance.now()
-    this.#runs.add(this)
+    process.nextTick(() => {
+      this.#tell('spawn', { commandPreview: this.#settings.preview })
+      this.emit('spawn')
+    })
+    if (this.#postponed) {
+      this.#postponed = false
+      this.#pipes?.tellReading()
+      return
+    }
+    this.#owner.runs.add(this)
     if (channel) this.#attachChannel(channel)
-    process.nextTick(() => this.emit('spawn'))
     this.#listenForAbort()
   }
 
   /** The command could not be started: `error` follows on the next tick, and then `close`. */
   failed(errno: number, channel: BorrowedChannel | undefined): void {
-    if (channel) this.#attachChannel(channel)
+    if (channel && !this.#postponed) this.#attachChannel(channel)
     process.nextTick(() => this.#onRefused(errno))
+  }
+
+  /** What was postponed cannot be started at all. */
+  failedToStart(error: Error): void {
+    this.#onFailed(error, null)
   }
 
   /**
@@ -200,8 +265,17 @@ export class OwnedProcess extends EventEmitter {
       case 'refused':
         this.#onRefused(event.errno ?? 0)
         break
+      case 'started':
+        this.#tell('started', {})
+        break
+      case 'warning':
+        this.#onWarning(event)
+        break
       case 'ending':
-        this.#onEnding(event.ending)
+        this.#onEnding(event)
+        break
+      case 'usage':
+        this.#usageAsked.shift()?.(usageOf(event))
         break
       case 'exit':
         this.#onExit(event.code ?? null, event.signal === undefined ? null : signalName(event.signal))
@@ -221,23 +295,39 @@ export class OwnedProcess extends EventEmitter {
       path: this.spawnfile,
       spawnargs: this.spawnargs.slice(1),
     })
+    this.#onFailed(error, -errno)
+  }
+
+  #onFailed(error: Error, exitCode: number | null): void {
+    if (this.#state === 'exited') return
     this.#exited = true
-    this.#state = 'exited'
-    this.exitCode = -errno
-    if (this.#native) this.#runs.remove(this)
+    this.exitCode = exitCode
+    if (this.#native || this.#postponed) this.#owner.runs.remove(this)
     this.#native?.forget()
     this.#stopListeningForAbort?.()
-    this.#settle(describeFailedStart(this.runId, error.message))
+    this.#finish(describeFailedStart(this.runId, error.message))
     this.#pipes?.closeStdin()
     this.emit('error', error)
     this.#afterExit()
     this.#pipes?.end()
   }
 
-  #onEnding(ending: Ending | undefined): void {
+  #onWarning({ deadline = 'overall', limitMs = 0, remainingMs = 0 }: NativeEvent): void {
+    this.#tell('deadline-warning', { deadline, limitMs, remainingMs })
+  }
+
+  #onEnding({ ending, reason = 'lost' }: NativeEvent): void {
     this.#state = 'exiting'
     // Node's `timeout` option kills, and says so.
     if (ending === 'overall-timeout') this.killed = true
+    this.#tell('exiting', { reason })
+  }
+
+  /** Some of its output was read. That is told now and then, not each time. */
+  #onOutput(): void {
+    const now = performance.now()
+    if (this.#output.isDue(now)) this.#native?.heard()
+    if (this.#output.isNews(now)) this.#tell('output', {})
   }
 
   #onExit(code: number | null, signal: NodeJS.Signals | null): void {
@@ -268,19 +358,20 @@ export class OwnedProcess extends EventEmitter {
 
   #onExtinct(event: NativeEvent): void {
     this.#ending = event.ending ?? 'lost'
-    this.#state = 'exited'
     this.#native?.forget()
-    this.#runs.remove(this)
-    this.#settle(
+    this.#owner.runs.remove(this)
+    const escaped = event.escaped ?? []
+    if (escaped.length > 0) this.#tell('escape', { escaped })
+    this.#finish(
       describeExit({
         runId: this.runId,
         ending: this.#ending,
-        cancelReason: event.reason,
+        reason: event.reason ?? 'lost',
         exitCode: this.exitCode,
         signal: this.signalCode,
         durationMs: Math.round(performance.now() - this.#startedAt),
-        timeoutMs: this.#settings.timeoutMs,
-        escaped: event.escaped ?? [],
+        limitMs: event.limitMs ?? 0,
+        escaped,
         survivors: event.survivors ?? [],
       }),
     )
@@ -291,11 +382,42 @@ export class OwnedProcess extends EventEmitter {
     this.#channel?.end()
   }
 
+  /** Nothing of it exists. */
+  #finish(exit: RunExit): void {
+    this.#state = 'exited'
+    for (const resolve of this.#usageAsked.splice(0)) resolve(NOTHING_USED)
+    this.#settle(exit)
+    this.#tell('exited', { exit })
+  }
+
+  /** It was not started, and is not going to be. */
+  #callOff(reason: TerminationReason): void {
+    this.#postponed = false
+    this.#ending = 'cancel'
+    this.killed = true
+    this.#owner.runs.remove(this)
+    this.#finish(describeCalledOff(this.runId, reason))
+    process.nextTick(() => {
+      this.#onExit(null, null)
+      this.#state = 'exited'
+      this.#pipes?.end()
+      this.#channel?.end()
+    })
+  }
+
   #cancel(signal: number, graceMs: number, reason: TerminationReason): void {
+    if (this.#postponed) {
+      this.#callOff(reason)
+      return
+    }
     if (this.#native === undefined || this.#state === 'exited') return
     this.#state = 'exiting'
     // A keeper that cannot be told is dead; then the tree is being ended from outside already.
     this.#native.cancel(signal, graceMs, reason)
+  }
+
+  #tell<T extends RunEvent['type']>(type: T, details: Details<T>): void {
+    this.#owner.events.tell(this, type, details)
   }
 
   #listenForAbort(): void {
@@ -352,6 +474,12 @@ export class OwnedProcess extends EventEmitter {
     })
     channel.once('close', () => this.#closeOne())
   }
+}
+
+const NOTHING_USED: RunUsage = { processes: 0, cpuMs: 0, rssBytes: 0 }
+
+function usageOf({ processes = 0, cpuMs = 0, rssBytes = 0 }: NativeEvent): RunUsage {
+  return { processes, cpuMs, rssBytes }
 }
 
 Object.setPrototypeOf(OwnedProcess.prototype, ChildProcess.prototype)

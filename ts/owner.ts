@@ -2,9 +2,10 @@
 
 import type { EventEmitter } from 'node:events'
 import { resolve } from 'node:path'
-import type { LeaseEvent, OwnedEvent, ReapDecision, RegistryEvent, SupervisorOptions } from '../index.js'
+import type { LeaseEvent, ReapDecision, RegistryEvent, SupervisorOptions } from '../index.js'
 import { checkOptions, checkString, duration, refuse } from './checks.js'
 import { codedError, invalidType, invalidValue, outOfRange } from './errors.js'
+import { Announcer } from './events.js'
 import { freshId } from './ids.js'
 import { openRegistry } from './native.js'
 import { flushAtExit, Registry } from './registry.js'
@@ -25,7 +26,7 @@ export class Owner {
   #instanceId: string | undefined
   #registry: Registry | undefined
   #written = false
-  #emitter: EventEmitter
+  readonly events: Announcer
 
   constructor(options: SupervisorOptions | undefined, emitter: EventEmitter) {
     checkOptions(options)
@@ -33,7 +34,7 @@ export class Owner {
     this.graceMs = duration(options?.graceMs, 'options.graceMs') ?? DEFAULT_GRACE_MS
     this.#leaseMs = lease(options?.leaseMs)
     refuseEventLog(options)
-    this.#emitter = emitter
+    this.events = new Announcer(emitter)
   }
 
   get instanceId(): string {
@@ -61,9 +62,21 @@ export class Owner {
     return registry
   }
 
-  announce(decisions: readonly ReapDecision[]): void {
-    if (this.#emitter.listenerCount('event') === 0) return
-    for (const decision of decisions) this.#emit({ type: 'reap-decision', ...decision })
+  /** From here on nothing new is started, until that is over. */
+  closing = false
+
+  refuseWhileClosing(): void {
+    if (!this.closing) return
+    throw codedError(
+      Error,
+      'ERR_OWNED_SHUTTING_DOWN',
+      'The supervisor is shutting down. Nothing was started; wait until shutdown() has resolved.',
+    )
+  }
+
+  announceDecisions(decisions: readonly ReapDecision[]): void {
+    if (!this.events.isHeard('reap-decision')) return
+    for (const decision of decisions) this.events.announce({ type: 'reap-decision', ...decision })
   }
 
   /** Something is wrong that no call of the bot's can be blamed for. If nobody listens, it is still said. */
@@ -73,12 +86,7 @@ export class Owner {
       kind === 'lease-lost'
         ? { type: 'lease', kind: 'lost', message, runIds: runIds ?? [] }
         : { type: 'registry', kind, message, path: path ?? this.registryPath }
-    if (!this.#emit(event)) warnOf(event, this.registryPath)
-  }
-
-  /** Returns whether anybody has listened. */
-  #emit(event: OwnedEvent): boolean {
-    return this.#emitter.emit('event', event)
+    if (!this.events.announce(event)) warnOf(event, this.registryPath)
   }
 }
 

@@ -36,7 +36,7 @@ export async function reap(owner: Owner, botPid?: unknown, options?: unknown): P
   if (settings.dryRun) owner.registry.forget(plan)
   const done = settings.dryRun ? undefined : await carryOut(owner, plan, wanted, settings.graceMs)
   const decisions = wanted.map((planned, index) => decisionOf(planned, done?.[index]))
-  owner.announce(decisions)
+  owner.announceDecisions(decisions)
   return report(decisions)
 }
 

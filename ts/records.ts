@@ -19,11 +19,11 @@ export function exitOfRecord(record: RunRecord): RunExit {
   return describeExit({
     runId: record.runId,
     ending: (exit?.ending ?? 'lost') as Ending,
-    cancelReason: undefined,
+    reason: exit?.reason || 'lost',
     exitCode: exit?.exitCode ?? null,
     signal: signalOf(exit?.signal),
     durationMs: Math.max(0, (exit?.atMs ?? updatedAtMs) - startedAt),
-    timeoutMs: 0,
+    limitMs: exit?.limitMs ?? 0,
     escaped: [],
     survivors: unnamedSurvivors(record),
     survivorCount: exit?.survivors,
@@ -43,11 +43,11 @@ export function exitOfEnded(ended: EndedRun): RunExit {
   return describeExit({
     runId: record.runId,
     ending: ended.ending,
-    cancelReason: ended.reason,
-    exitCode: ended.exitCode ?? null,
+    reason: ended.reason,
+    exitCode: ended.exitCode,
     signal: signalOf(ended.signal),
     durationMs: Math.max(0, (record.exit?.atMs ?? Date.now()) - record.startedAt),
-    timeoutMs: 0,
+    limitMs: ended.limitMs,
     escaped: ended.escaped,
     survivors: survivorsOf(ended),
   })

@@ -1,6 +1,6 @@
 // The registry as the rest of ts/ sees it: records instead of JSON.
 
-import type { ProcessInfo, ReapDecision, RunFilter, RunRecord } from '../index.js'
+import type { Metrics, ProcessInfo, ReapDecision, RunFilter, RunRecord, TerminationReason } from '../index.js'
 import type { Ending } from './exit.js'
 import { type NativeRegistry, settled } from './native.js'
 
@@ -55,9 +55,10 @@ export interface EndedRun {
   record: RunRecord
   outcome: 'ended' | 'already-exited' | 'failed'
   ending: Ending
-  reason?: string
-  exitCode?: number | null
-  signal?: number | null
+  reason: TerminationReason
+  exitCode: number | null
+  signal: number | null
+  limitMs: number
   escaped: ProcessInfo[]
   survivors: ProcessInfo[]
   error?: string
@@ -82,6 +83,19 @@ export class Registry {
   /** Those that match, without holding up the event loop for the others. */
   async find(filter: RunFilter): Promise<RunRecord[]> {
     return settled<RunRecord[]>(await this.native.find(JSON.stringify(filter))).map(frozen)
+  }
+
+  /** Whether there may be something alive with this scope, whoever's it is. */
+  hasScope(scopeKey: string): boolean {
+    return this.native.hasScope(scopeKey)
+  }
+
+  metrics(): Metrics {
+    return JSON.parse(this.native.metrics())
+  }
+
+  metricsText(): string {
+    return this.native.metricsText()
   }
 
   /** A plan that is not going to be carried out. */

@@ -2,13 +2,14 @@
 
 import child_process from 'node:child_process'
 import diagnostics from 'node:diagnostics_channel'
-import { codedError, errnoError } from './errors.js'
+import { codedError, errnoError, invalidValue } from './errors.js'
 import type { BorrowedChannel } from './ipc.js'
-import { begin, keeperPath } from './native.js'
+import { begin, closeStream, keeperPath, openStreams } from './native.js'
 import { environment, type RunSettings, readArguments } from './options.js'
 import { OwnedProcess } from './owned-process.js'
 import type { Owner } from './owner.js'
-import { handOver, planStdio, type StdioPlan } from './stdio.js'
+import { clearScope, mustReplace } from './scopes.js'
+import { handOver, hasOutput, planStdio, type StdioPlan } from './stdio.js'
 
 const created = diagnostics.channel('child_process')
 const spawning = diagnostics.tracingChannel('child_process.spawn')
@@ -18,6 +19,7 @@ const EMITTED = new Set(['EACCES', 'EAGAIN', 'EMFILE', 'ENFILE', 'ENOENT'])
 
 export function spawn(owner: Owner, command: unknown, args?: unknown, options?: unknown): OwnedProcess {
   const settings = readArguments(command, args, options, owner.graceMs)
+  owner.refuseWhileClosing()
   if (owner.runs.isLive(settings.runId)) {
     throw codedError(
       Error,
@@ -26,11 +28,21 @@ export function spawn(owner: Owner, command: unknown, args?: unknown, options?: 
     )
   }
   const plan = planStdio(settings.stdio)
-  const child = new OwnedProcess(settings, owner.runs)
+  if (settings.silenceMs > 0 && !hasOutput(plan)) {
+    throw invalidValue(
+      'options.noOutputTimeoutMs',
+      settings.silenceMs,
+      "needs output that can be observed: make stdout or stderr a 'pipe' in options.stdio, or leave it out",
+    )
+  }
+  const mustWait = settings.replaceScope && mustReplace(owner, settings.scopeKey as string)
+  const child = new OwnedProcess(settings, owner)
   if (created.hasSubscribers) created.publish({ process: child })
   if (spawning.hasSubscribers) spawning.start.publish({ process: child, options: settings })
   try {
-    start(owner, child, settings, plan)
+    const channel = openChannel(settings, plan)
+    if (mustWait) startLater(owner, child, settings, plan, channel)
+    else startNow(owner, child, settings, plan, channel)
   } catch (error) {
     if (spawning.hasSubscribers) spawning.error.publish({ process: child, error })
     throw error
@@ -38,20 +50,28 @@ export function spawn(owner: Owner, command: unknown, args?: unknown, options?: 
   return child
 }
 
+function openChannel(settings: RunSettings, plan: StdioPlan): BorrowedChannel | undefined {
+  if (plan.ipc === undefined) return undefined
+  const channel = ipc().borrowChannel(nodeSpawn, keeperPath, settings.serialization)
+  plan.slots[plan.ipc] = channel.fd
+  settings.env ??= environment(undefined)
+  settings.env.push(
+    `NODE_CHANNEL_FD=${plan.ipc}`,
+    `NODE_CHANNEL_SERIALIZATION_MODE=${settings.serialization}`,
+  )
+  return channel
+}
+
 /** Throws if nothing was started, except for the failures that Node emits. */
-function start(owner: Owner, child: OwnedProcess, settings: RunSettings, plan: StdioPlan): void {
-  const channel =
-    plan.ipc === undefined ? undefined : ipc().borrowChannel(nodeSpawn, keeperPath, settings.serialization)
-  if (channel && plan.ipc !== undefined) {
-    plan.slots[plan.ipc] = channel.fd
-    settings.env ??= environment(undefined)
-    settings.env.push(
-      `NODE_CHANNEL_FD=${plan.ipc}`,
-      `NODE_CHANNEL_SERIALIZATION_MODE=${settings.serialization}`,
-    )
-  }
+function startNow(
+  owner: Owner,
+  child: OwnedProcess,
+  settings: RunSettings,
+  plan: StdioPlan,
+  channel: BorrowedChannel | undefined,
+): void {
   try {
-    const errno = tryToStart(owner, child, settings, plan, channel)
+    const errno = tryToStart(owner, child, settings, plan.slots, [], channel)
     if (errno === 0) {
       handOver(plan.lent)
       if (spawning.hasSubscribers) spawning.end.publish({ process: child })
@@ -70,6 +90,38 @@ function start(owner: Owner, child: OwnedProcess, settings: RunSettings, plan: S
   }
 }
 
+/**
+ * Hands out a process that is `starting`, with its streams, and starts the command when the scope's earlier runs are gone. What
+ * would have been thrown is emitted.
+ */
+function startLater(
+  owner: Owner,
+  child: OwnedProcess,
+  settings: RunSettings,
+  plan: StdioPlan,
+  channel: BorrowedChannel | undefined,
+): void {
+  const { fds, stdio } = openStreams(plan.slots)
+  child.postpone(fds, channel)
+  const start = () => {
+    // Called off, or replaced itself.
+    if (child.state !== 'starting') return
+    owner.refuseWhileClosing()
+    const outputs = fds.slice(1, 3).filter((fd) => fd >= 0)
+    const errno = tryToStart(owner, child, settings, stdio, outputs, channel)
+    if (errno !== 0) child.failed(errno, channel)
+    else handOver(plan.lent)
+  }
+  const finish = () => {
+    for (const [index, fd] of fds.entries()) if (fd >= 0) closeStream(stdio[index] as number)
+    channel?.release()
+  }
+  clearScope(owner, settings.scopeKey as string, child)
+    .then(start)
+    .catch((error) => child.failedToStart(error))
+    .finally(finish)
+}
+
 /** As it was when we were loaded: a bot may replace it by ours later. */
 const nodeSpawn = child_process.spawn
 
@@ -81,7 +133,8 @@ function tryToStart(
   owner: Owner,
   child: OwnedProcess,
   settings: RunSettings,
-  plan: StdioPlan,
+  stdio: number[],
+  outputs: number[],
   channel: BorrowedChannel | undefined,
 ): number {
   const beginning = begin(owner.writing().native, {
@@ -98,12 +151,14 @@ function tryToStart(
     cwd: settings.cwd,
     uid: settings.uid,
     gid: settings.gid,
-    stdio: plan.slots,
+    stdio,
     keepOnOwnerExit: settings.keepOnOwnerExit,
     keepOnLeaderExit: settings.keepOnLeaderExit,
     graceMs: settings.graceMs,
     timeoutMs: settings.timeoutMs,
     timeoutSignal: settings.timeoutSignal,
+    silenceMs: settings.silenceMs,
+    outputs,
   })
   // Without descriptors to be had there are no streams either, as in Node.
   const pipes = beginning.fds.length > 0 ? child.attach(beginning.fds) : undefined

@@ -12,6 +12,11 @@ const CLOSED = -1
 const NULL = -2
 const PIPE = -3
 
+/** Whether the command's output, or what it says on stderr, comes to us. */
+export function hasOutput({ slots }: StdioPlan): boolean {
+  return slots[1] === PIPE || slots[2] === PIPE
+}
+
 export interface StdioPlan {
   /** One per descriptor, as the addon wants it. */
   slots: number[]
@@ -137,20 +142,17 @@ export function handOver(streams: readonly net.Socket[]): void {
  */
 export class Pipes {
   #pipes: readonly (Pipe | null)[]
-  #onClose: () => void
+  #listener: PipesListener
   #context: AsyncResource
 
-  /**
-   * `onClose` is called once for each pipe but stdin, when it is closed. Streams are made in `context`, that of the spawn,
-   * whoever asks for them first.
-   */
-  constructor(fds: readonly number[], context: AsyncResource, onClose: () => void) {
+  /** Streams are made in `context`, that of the spawn, whoever asks for them first. */
+  constructor(fds: readonly number[], context: AsyncResource, listener: PipesListener) {
     this.#context = context
     this.#pipes = fds.map((fd, index) => (fd < 0 ? null : { fd, index, stream: undefined, closed: false }))
-    this.#onClose = onClose
+    this.#listener = listener
   }
 
-  /** How often `onClose` is going to be called. */
+  /** How often `closed` is going to be called. */
   get count(): number {
     return this.#pipes.filter((pipe) => pipe && pipe.index > 0).length
   }
@@ -163,6 +165,11 @@ export class Pipes {
 
   all(): (net.Socket | null)[] {
     return this.#pipes.map((pipe) => pipe && this.#open(pipe))
+  }
+
+  /** Says once more which outputs are read: nobody could hear it when they were opened. */
+  tellReading(): void {
+    for (const pipe of this.#pipes) if (pipe?.stream && isOutput(pipe)) this.#listener.reading(pipe.fd)
   }
 
   /** The command is gone, and nobody reads what is written to it. */
@@ -194,7 +201,7 @@ export class Pipes {
 
   /** Nothing was started, and nobody will ever see the streams. */
   discard(): void {
-    this.#onClose = () => {}
+    this.#listener = silentListener
     for (const pipe of this.#pipes) if (pipe) this.#close(pipe)
   }
 
@@ -202,8 +209,8 @@ export class Pipes {
     if (!pipe.stream) {
       pipe.stream = pipe.closed
         ? new net.Socket().destroy()
-        : this.#context.runInAsyncScope(openStream, null, pipe)
-      if (pipe.index > 0 && !pipe.closed) pipe.stream.on('close', () => this.#onClose())
+        : this.#context.runInAsyncScope(openStream, null, pipe, this.#listener)
+      if (pipe.index > 0 && !pipe.closed) pipe.stream.on('close', () => this.#listener.closed())
     }
     return pipe.stream
   }
@@ -212,7 +219,34 @@ export class Pipes {
     if (pipe.closed || pipe.stream) return
     pipe.closed = true
     closeStream(pipe.fd)
-    if (pipe.index > 0) this.#onClose()
+    if (pipe.index > 0) this.#listener.closed()
+  }
+}
+
+/** Whoever wants to know what happens to a run's streams. */
+export interface PipesListener {
+  /** One of them but stdin is closed; told once for each. */
+  closed(): void
+  /** One of the outputs is read from here on. */
+  reading(fd: number): void
+  /** Something was read from one of the outputs. */
+  heard(): void
+}
+
+const silentListener: PipesListener = { closed() {}, reading() {}, heard() {} }
+
+/** A socket, by name too, that tells when something was read from it, whether or not anybody wants that yet. */
+class Socket extends net.Socket {
+  readonly #listener: PipesListener
+
+  constructor(options: net.SocketConstructorOpts, listener: PipesListener) {
+    super(options)
+    this.#listener = listener
+  }
+
+  override push(chunk: unknown, encoding?: BufferEncoding): boolean {
+    if (chunk !== null) this.#listener.heard()
+    return super.push(chunk, encoding)
   }
 }
 
@@ -223,17 +257,25 @@ interface Pipe {
   closed: boolean
 }
 
+const isOutput = ({ index }: { index: number }) => index === 1 || index === 2
+
 /**
  * A stream like child_process makes them: stdin is only written to, the others go both ways.
  *
  * Reading starts on the next tick, so that a stream which is handed to another command meanwhile is never read from here.
  */
-function openStream({ fd, index }: Pipe): net.Socket {
+function openStream({ fd, index }: Pipe, listener: PipesListener): net.Socket {
   takeStream(fd)
   const options = { fd, readable: index > 0, writable: true, manualStart: true }
-  const stream = new net.Socket(options)
-  if (index > 0) process.nextTick(startReading, stream)
-  return stream
+  if (!isOutput({ index })) {
+    const stream = new net.Socket(options)
+    if (index > 0) process.nextTick(startReading, stream)
+    return stream
+  }
+  const output = new Socket(options, listener)
+  listener.reading(fd)
+  process.nextTick(startReading, output)
+  return output
 }
 
 function startReading(stream: net.Socket): void {

@@ -48,4 +48,8 @@ export class Supervisor extends EventEmitter implements Public.Supervisor {
   }
 
   readonly adopt = (runId: string) => adopt(this.#owner, runId)
+
+  readonly metrics = () => this.#owner.registry.metrics()
+
+  readonly metricsText = () => this.#owner.registry.metricsText()
 }

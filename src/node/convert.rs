@@ -9,6 +9,9 @@ use crate::run::Policy;
 use crate::run::lifecycle::Timeout;
 use crate::spawn::{Extinct, Launch, RunEvent, Stdio};
 
+/// A descriptor that is to be a new stream.
+pub const STREAM: i32 = -3;
+
 /// What to start. Strings as in the keeper's protocol: each argument and each variable ended by a NUL.
 #[napi(object, object_to_js = false)]
 pub struct LaunchOptions {
@@ -38,6 +41,8 @@ pub struct LaunchOptions {
     pub timeout_signal: i32,
     /// 0: it may be silent for as long as it likes.
     pub silence_ms: f64,
+    /// Our ends of its outputs, of those that [`super::Host::open_streams`] has made.
+    pub outputs: Vec<i32>,
 }
 
 impl LaunchOptions {
@@ -50,7 +55,7 @@ impl LaunchOptions {
             .map(|&slot| match slot {
                 -1 => Ok(Stdio::Closed),
                 -2 => Ok(Stdio::Null),
-                -3 => Ok(Stdio::Pipe),
+                STREAM => Ok(Stdio::Pipe),
                 fd if fd >= 0 => Ok(Stdio::Fd(fd)),
                 other => Err(format!("stdio has no form {other}")),
             })
@@ -78,6 +83,7 @@ impl LaunchOptions {
             grace_ms: milliseconds(options.grace_ms),
             timeout: (after_ms > 0).then_some(Timeout { after_ms, signal: options.timeout_signal }),
             silence_ms: (silence_ms > 0).then_some(silence_ms),
+            outputs: options.outputs,
         })
     }
 }
@@ -86,6 +92,15 @@ impl LaunchOptions {
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 pub fn milliseconds(value: f64) -> u64 {
     value as u64
+}
+
+/// Streams of a command that is to be started later.
+#[napi(object, object_from_js = false)]
+pub struct Opened {
+    /// Our ends, -1 where there is none. To be taken or closed.
+    pub fds: Vec<i32>,
+    /// For [`LaunchOptions::stdio`]: the command's ends where streams were asked for.
+    pub stdio: Vec<i32>,
 }
 
 #[napi(object, object_from_js = false)]
@@ -187,7 +202,7 @@ impl Event {
 
 /// JS numbers are exact up to 2^53, and nobody waits that long.
 #[allow(clippy::cast_precision_loss)]
-fn number(value: u64) -> f64 {
+pub fn number(value: u64) -> f64 {
     value as f64
 }
 

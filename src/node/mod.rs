@@ -16,7 +16,7 @@ use napi_derive::napi;
 use nix::errno::Errno;
 
 use crate::spawn::{self, LaunchError, Launcher, Pending, Run, Streams};
-use convert::{Begun, Event, Finished, LaunchOptions};
+use convert::{Begun, Event, Finished, LaunchOptions, Opened};
 use registry::{Failure, Registry};
 
 /// Weak: it keeps the event loop alive only while somebody has asked for that with [`Host::ref`].
@@ -60,6 +60,25 @@ impl Host {
     #[napi(catch_unwind)]
     pub fn prepare(&self) -> Result<(), Error<String>> {
         self.launcher.prepare().or_else(|error| refused(error).map(drop))
+    }
+
+    /// Makes the streams of a command that is to be started later. The command's ends are to be closed with `close_stream`.
+    #[napi(catch_unwind)]
+    pub fn open_streams(&mut self, stdio: Vec<i32>) -> napi::Result<Opened> {
+        let (mut opened, mut ends) = (Opened { fds: Vec::new(), stdio: Vec::new() }, Vec::new());
+        for slot in stdio {
+            if slot == convert::STREAM {
+                let (ours, theirs) = spawn::stream_pair().map_err(system_error)?;
+                opened.fds.push(ours.as_raw_fd());
+                opened.stdio.push(theirs.as_raw_fd());
+                ends.extend([Some(ours), Some(theirs)]);
+            } else {
+                opened.fds.push(-1);
+                opened.stdio.push(slot);
+            }
+        }
+        self.keep(ends);
+        Ok(opened)
     }
 
     /// Begins to start a run: the command is being executed when this returns, and [`Host::finish`] tells the outcome.
@@ -256,6 +275,12 @@ pub fn borrowed_descriptor(ours: i32) -> napi::Result<i32> {
     // SAFETY: `open_borrowing` gave this descriptor to our own TypeScript, which hands it back once and for all.
     let ours = unsafe { OwnedFd::from_raw_fd(ours) };
     Ok(spawn::borrow::receive(&ours).map_err(system_error)?.into_raw_fd())
+}
+
+/// How often a bot tells at most that it has read something of a run that may be silent for so long.
+#[napi(catch_unwind)]
+pub fn told_every(limit_ms: f64) -> f64 {
+    convert::number(crate::run::silence::told_every(convert::milliseconds(limit_ms)))
 }
 
 /// A command that cannot be started is an outcome; everything else is an exception.

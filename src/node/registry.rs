@@ -116,6 +116,13 @@ impl Registry {
         json(&self.instance.registry.own(run_id.as_deref(), pid))
     }
 
+    /// Whether there may be something alive with this scope, whoever's it is.
+    #[napi(catch_unwind)]
+    #[allow(clippy::needless_pass_by_value)]
+    pub fn has_scope(&self, scope: String) -> Result<bool, Error<String>> {
+        self.instance.registry.has_scope(&scope).map_err(|error| coded(error.code(), &error))
+    }
+
     /// Forgets registered processes of this bot. Returns how many.
     #[napi(catch_unwind)]
     #[allow(clippy::needless_pass_by_value)]

@@ -319,6 +319,17 @@ impl Registry {
         Ok(others.filter_map(|record| record.bot_start_token.as_ref()).any(is_alive))
     }
 
+    /// Whether there may be a living run or process with this scope, whoever's it is.
+    pub fn has_scope(&self, scope: &str) -> Result<bool, RegistryError> {
+        let wanted =
+            |record: &Record| record.scope_key.as_deref() == Some(scope) && record.state != State::Exited;
+        let search = |table: &Table| table.records().filter(|record| wanted(record)).cloned().collect();
+        let found = self.find(search, wanted)?;
+        let inner = self.inner();
+        // Of ours we know better.
+        Ok(found.iter().any(|record| !inner.own.is_mine(record)) || inner.own.live.records().any(wanted))
+    }
+
     fn find(
         &self,
         search: impl FnOnce(&Table) -> Vec<Record>,

@@ -32,6 +32,7 @@ use crate::run::lifecycle::Timeout;
 use crate::run::reason::{Ending, Reason};
 use crate::run::{Cause, Deadline, ExitStatus, Force, Policy};
 
+pub use crate::keeper::channel::pair as stream_pair;
 pub use run::Run;
 pub use unix::{Launcher, Pending, end_stream};
 
@@ -62,6 +63,8 @@ pub struct Launch {
     pub timeout: Option<Timeout>,
     /// How long nothing may be heard of it.
     pub silence_ms: Option<u64>,
+    /// Our ends of its outputs, of those that were made before.
+    pub outputs: Vec<RawFd>,
 }
 
 /// Where one of the command's descriptors comes from.

@@ -118,6 +118,7 @@ mod tests {
             grace_ms: 0,
             timeout: None,
             silence_ms: None,
+            outputs: Vec::new(),
         }
     }
 

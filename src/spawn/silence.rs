@@ -1,6 +1,6 @@
 //! Listening for silence: whether anything was heard of a command lately. What that means is for [`crate::run::silence`] to say.
 
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{BorrowedFd, RawFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -41,11 +41,9 @@ struct Output {
 }
 
 impl Listening {
-    pub fn new<'a>(limit_ms: u64, outputs: impl Iterator<Item = &'a OwnedFd>) -> Self {
-        let output = |fd: &OwnedFd| {
-            let inode = fstat(fd).ok()?.st_ino;
-            Some(Output { fd: fd.as_raw_fd(), inode, is_read: false })
-        };
+    /// The outputs are open.
+    pub fn new(limit_ms: u64, outputs: impl Iterator<Item = RawFd>) -> Self {
+        let output = |fd| Some(Output { fd, inode: inode(fd)?, is_read: false });
         let inner =
             Inner { silence: Silence::new(limit_ms, 0), outputs: outputs.filter_map(output).collect() };
         Self { began: Instant::now(), limit_ms, inner: Mutex::new(inner) }
@@ -112,9 +110,7 @@ impl Listening {
 impl Output {
     /// How many bytes nobody has read yet. `None` if it is closed.
     fn waiting(&self) -> Option<u64> {
-        // SAFETY: borrowed for the two calls below, which fail if nobody has it open; see the type for what if it is another.
-        let fd = unsafe { BorrowedFd::borrow_raw(self.fd) };
-        if fstat(fd).ok()?.st_ino != self.inode {
+        if inode(self.fd)? != self.inode {
             return None;
         }
         let mut bytes: libc::c_int = 0;
@@ -124,23 +120,28 @@ impl Output {
     }
 }
 
+/// `None` if nobody has that number open.
+fn inode(fd: RawFd) -> Option<u64> {
+    // SAFETY: borrowed for this one call, which fails if the number means nothing.
+    fstat(unsafe { BorrowedFd::borrow_raw(fd) }).ok().map(|stat| stat.st_ino)
+}
+
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
+    use std::os::fd::AsRawFd;
     use std::os::unix::net::UnixStream;
 
     use super::*;
 
     #[test]
     fn counts_what_waits_and_not_what_somebody_else_has_under_the_same_number() {
-        let (mut theirs, ours) = UnixStream::pair().unwrap();
-        let ours = OwnedFd::from(ours);
-        let listening = Listening::new(1_000, [&ours].into_iter());
+        let (mut theirs, mut ours) = UnixStream::pair().unwrap();
+        let listening = Listening::new(1_000, [ours.as_raw_fd()].into_iter());
         let waiting = || listening.inner().outputs[0].waiting();
         assert_eq!(waiting(), Some(0));
         theirs.write_all(b"abc").unwrap();
         assert_eq!(waiting(), Some(3));
-        let mut ours = UnixStream::from(ours);
         ours.read_exact(&mut [0; 2]).unwrap();
         assert_eq!(waiting(), Some(1));
         let number = ours.as_raw_fd();

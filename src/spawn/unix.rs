@@ -123,7 +123,8 @@ impl Launcher {
                 }
             }
         };
-        let outputs = plumbing.streams.iter().skip(1).take(2).flatten();
+        let laid = plumbing.streams.iter().skip(1).take(2).flatten().map(AsRawFd::as_raw_fd);
+        let outputs = laid.chain(launch.outputs.iter().copied());
         let listening = launch.silence_ms.map(|limit_ms| Listening::new(limit_ms, outputs));
         // With `plumbing` go our copies of the command's ends: its own are the only ones from here on.
         Ok(Pending {

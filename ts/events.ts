@@ -1,0 +1,48 @@
+// What a supervisor tells, whether or not it was asked: to its own listeners, and to whoever has subscribed in this process.
+
+import diagnostics from 'node:diagnostics_channel'
+import type { EventEmitter } from 'node:events'
+import type { OwnedEvent, RunEvent } from '../index.js'
+import type { Described } from './filters.js'
+
+const channels = new Map<string, diagnostics.Channel>()
+
+/** `spawn-owned:exited`, and so on. */
+function channelOf(type: OwnedEvent['type']): diagnostics.Channel {
+  const known = channels.get(type) ?? diagnostics.channel(`spawn-owned:${type}`)
+  channels.set(type, known)
+  return known
+}
+
+/** What an event of that type has that not every event about a run has. */
+export type Details<T extends RunEvent['type']> = Omit<
+  Extract<RunEvent, { type: T }>,
+  'type' | 'atMs' | 'runId' | 'pid' | 'sessionId' | 'scopeKey' | 'labels'
+>
+
+export class Announcer {
+  #emitter: EventEmitter
+
+  constructor(emitter: EventEmitter) {
+    this.#emitter = emitter
+  }
+
+  /** Whether anybody would hear it: what nobody hears need not be put together. */
+  isHeard(type: OwnedEvent['type']): boolean {
+    return this.#emitter.listenerCount('event') > 0 || channelOf(type).hasSubscribers
+  }
+
+  /** Something about a run, if anybody would hear it. */
+  tell<T extends RunEvent['type']>(run: Described, type: T, details: Details<T>): void {
+    if (!this.isHeard(type)) return
+    const { runId, pid, sessionId, scopeKey, labels = {} } = run
+    const about = { runId, pid, sessionId: sessionId ?? undefined, scopeKey, labels, atMs: Date.now() }
+    this.announce({ type, ...about, ...details } as unknown as RunEvent)
+  }
+
+  /** Returns whether a listener of the supervisor's has heard it. */
+  announce(event: OwnedEvent): boolean {
+    channelOf(event.type).publish(event)
+    return this.#emitter.emit('event', event)
+  }
+}
