@@ -154,12 +154,6 @@ describe('our own options say what is wrong and what would be right:', () => {
     [name, 'stay', value, /'kill' or 'keep'/],
     [name, true, value, /'kill' or 'keep'/],
   ])
-  const notYet = ['pty', 'noOutputTimeoutMs', 'replaceExistingScope'].map((name) => [
-    name,
-    name === 'noOutputTimeoutMs' ? 1000 : true,
-    value,
-    /not supported yet/,
-  ])
   const rows = [
     ['runId', 7, type, /string/],
     ['runId', '', value, /1 to 128/],
@@ -172,7 +166,9 @@ describe('our own options say what is wrong and what would be right:', () => {
     ...texts,
     ...times,
     ...policies,
-    ...notYet,
+    ['replaceExistingScope', true, value, /needs options\.scopeKey/],
+    ['replaceExistingScope', 'yes', type, /boolean/],
+    ['pty', true, value, /not supported yet/],
     ['pty', { cols: 80 }, value, /not supported yet/],
   ]
   for (const [index, [name, given, code, fix]] of rows.entries()) {

@@ -24,6 +24,8 @@ describe('import and require', () => {
       'createSupervisor',
       'isSameProcess',
       'list',
+      'metrics',
+      'metricsText',
       'reapOrphans',
       'registerProcess',
       'spawnOwned',

@@ -52,7 +52,8 @@ describe('when a bot ends', () => {
     const { exit, ...entry } = await registry.has(runId, 'exited')
     assert.deepEqual([entry.pid, entry.botPid], [pid, bot.pid])
     const { atMs, ...how } = exit
-    assert.deepEqual(how, { ending: 'owner-exit', exitCode: null, signal: 15, survivors: 0 })
+    const expected = { reason: 'owner-exit', ending: 'owner-exit', exitCode: null, signal: 15, survivors: 0 }
+    assert.deepEqual(how, expected)
     assert.ok(atMs >= killedAt && atMs <= Date.now(), `${killedAt} <= ${atMs}`)
 
     const { list, reapOrphans } = registry.supervise()
@@ -88,7 +89,7 @@ describe('when a bot ends', () => {
     await witness.gone(2000)
     const { exit } = await registry.has(runId, 'exited')
     const { atMs: _, ...how } = exit
-    assert.deepEqual(how, { ending: 'root-exit', exitCode: 7, signal: null, survivors: 0 })
+    assert.deepEqual(how, { reason: 'exit', ending: 'root-exit', exitCode: 7, signal: null, survivors: 0 })
     const report = await registry.supervise().reapOrphans()
     assert.deepEqual(summary(report), { killed: [], alreadyDead: [pid], skipped: [], failed: [] })
     await registry.lacks(runId)

@@ -28,9 +28,8 @@ const limit = { timeout: 20_000 }
 function attentive(registry) {
   const supervisor = registry.supervise()
   const heard = []
-  supervisor.on('event', (event) => heard.push(event))
-  const told = (kind) =>
-    until(() => heard.find((event) => event.type === 'registry' && event.kind === kind), `told: ${kind}`)
+  supervisor.on('event', (event) => event.type === 'registry' && heard.push(event))
+  const told = (kind) => until(() => heard.find((event) => event.kind === kind), `told: ${kind}`)
   return Object.assign(supervisor, { heard, told })
 }
 
