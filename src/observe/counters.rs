@@ -50,7 +50,7 @@ impl Counters {
 
     /// A run is over, and that is what it took.
     pub fn ended(&self, reason: Reason, force: Force) {
-        at(&self.exits, &Reason::ALL, reason).add(1);
+        at(&self.exits, &Reason::ALL, &reason).add(1);
         if let Some(mode) = MODES.iter().position(|(mode, _)| *mode == force) {
             self.cleanups[mode].add(1);
         }
@@ -61,7 +61,7 @@ impl Counters {
 
     /// A deadline has passed.
     pub fn timed_out(&self, deadline: Deadline) {
-        at(&self.timeouts, &DEADLINES, deadline).add(1);
+        at(&self.timeouts, &DEADLINES, &deadline).add(1);
     }
 
     /// Runs of bots that are gone were ended, or taken over.
@@ -128,8 +128,8 @@ impl Counters {
 }
 
 /// The count at the place that a value has among all of its kind.
-fn at<'a, T: PartialEq>(counts: &'a [Count], all: &[T], value: T) -> &'a Count {
-    &counts[all.iter().position(|other| *other == value).unwrap_or(0)]
+fn at<'a, T: PartialEq>(counts: &'a [Count], all: &[T], value: &T) -> &'a Count {
+    &counts[all.iter().position(|other| other == value).unwrap_or(0)]
 }
 
 /// All figures at one moment.
@@ -172,11 +172,12 @@ impl Snapshot {
 /// By name: a number, or an object with one for each value of the label.
 impl Serialize for Snapshot {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let value = |family: &Family| match family.label {
-            None => family.values.iter().map(|&(_, value)| Value::from(value)).next().unwrap_or_default(),
-            Some(_) => {
-                let values = family.values.iter().map(|&(name, value)| (name.to_owned(), value.into()));
+        let value = |family: &Family| {
+            let mut values = family.values.iter().map(|&(name, value)| (name.to_owned(), Value::from(value)));
+            if family.label.is_some() {
                 Value::Object(values.collect::<Map<_, _>>())
+            } else {
+                values.next().map_or(Value::Null, |(_, value)| value)
             }
         };
         serializer.collect_map(self.0.iter().map(|metric| (metric.name, value(&metric.family))))

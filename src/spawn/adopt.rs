@@ -88,6 +88,7 @@ pub fn adopt(owner: &Instance, key: &str, on_event: OnEvent) -> Result<Option<Ru
                 root,
                 origin: None,
                 run_id: record.run_id,
+                timeout: None,
                 counters: owner.counters.clone(),
                 on_event,
             };

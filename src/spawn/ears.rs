@@ -23,6 +23,9 @@ use crate::run::lifecycle::{KILL_LIMIT_MS, ORPHAN_GRACE_MS};
 use crate::run::reason::{Ending, Reason};
 use crate::run::{Cause, Deadline, ExitStatus, Force};
 
+/// How much later than it should a deadline may be kept before we help.
+const OVERDUE: Duration = Duration::from_millis(250);
+
 pub struct Ears {
     pub run: Run,
     /// Closes when the command is executed; `None` if that was long ago.
@@ -34,6 +37,8 @@ pub struct Ears {
     /// `None` for an adopted run: another bot's zygote is none of ours.
     pub origin: Option<Origin>,
     pub run_id: String,
+    /// Its overall deadline, if it has one that is told to its keeper here.
+    pub timeout: Option<Duration>,
     pub counters: Arc<Counters>,
     pub on_event: OnEvent,
 }
@@ -52,9 +57,9 @@ impl Ears {
             let _ = self.run.ask(&Request::Started);
             (self.on_event)(RunEvent::Started);
         }
-        let silence = self.listen_for_silence();
+        let beside = [self.listen_for_silence(), self.keep_the_keeper_awake()];
         let heard = self.hear().await;
-        silence.inspect(AbortHandle::abort);
+        beside.iter().flatten().for_each(AbortHandle::abort);
         self.run.over();
         let last = match heard {
             Some((status, end)) => extinct(status, end),
@@ -80,6 +85,20 @@ impl Ears {
         let task = async move {
             if let Some(listening) = run.listening() {
                 listening.listen(&run, &on_event).await;
+            }
+        };
+        Some(runtime::get().ok()?.loop_handle.spawn(task).abort_handle())
+    }
+
+    /// A command runs as the same user as its keeper and can stop it, and a keeper that is stopped keeps no deadline. So it is woken
+    /// when its time has come, and again, should the deadline have been moved. Until it is aborted.
+    fn keep_the_keeper_awake(&self) -> Option<AbortHandle> {
+        let every = self.timeout?.saturating_add(OVERDUE);
+        let run = self.run.clone();
+        let task = async move {
+            loop {
+                tokio::time::sleep(every).await;
+                run.wake_keeper();
             }
         };
         Some(runtime::get().ok()?.loop_handle.spawn(task).abort_handle())

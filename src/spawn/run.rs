@@ -122,7 +122,7 @@ impl Run {
         }
         let keeper = self.0.keeper.clone();
         let task = self.0.runtime.loop_handle.spawn(async move {
-            let _ = keeper.signal(libc::SIGCONT);
+            wake(&keeper);
             tokio::time::sleep(limit).await;
             let _ = keeper.signal(libc::SIGKILL);
         });
@@ -130,6 +130,10 @@ impl Run {
         if let Some(former) = former {
             former.task.abort();
         }
+    }
+
+    pub(super) fn wake_keeper(&self) {
+        wake(&self.0.keeper);
     }
 
     /// The run's end has been heard.
@@ -164,6 +168,11 @@ impl Run {
         let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
         send(self.as_raw_fd(), &frame, flags).map(drop)
     }
+}
+
+/// Who is not stopped does not notice.
+fn wake(keeper: &ProcessRef) {
+    let _ = keeper.signal(libc::SIGCONT);
 }
 
 /// The control socket.

@@ -173,8 +173,10 @@ impl Launcher {
             key: entry.key(),
         }));
         let (exec, origin, heard) = (Some(exec), Some(origin), Vec::new());
+        let timeout = launch.timeout.map(|timeout| Duration::from_millis(timeout.after_ms));
         let (run_id, counters) = (launch.run_id, launch.owner.counters);
-        let ears = Ears { run: run.clone(), exec, heard, inbox, root, origin, run_id, counters, on_event };
+        let ears =
+            Ears { run: run.clone(), exec, heard, inbox, root, origin, run_id, timeout, counters, on_event };
         runtime.loop_handle.spawn(ears.listen());
         Ok(run)
     }
