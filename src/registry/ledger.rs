@@ -1,9 +1,12 @@
 //! A registry as a bot holds it: what it writes, reads and claims. An intent is one `write` on the caller's thread; the file
 //! follows on a thread of its own ([`super::upkeep`]).
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use super::checkpoint::{self, Checkpointer, LastRead, Outcome, Trouble};
@@ -249,16 +252,27 @@ impl Registry {
     }
 
     /// Brings the file up to date now, within `limit`.
+    ///
+    /// That nothing is due says nothing as long as the thread is at it: it would die with the process, half way. So it has to
+    /// let go of the checkpointer first; on a disk that does not answer it may not.
     pub fn flush(&self, limit: Duration) {
         let give_up_at = Instant::now() + limit;
-        while self.inner().checkpoint_at.is_some() && Instant::now() < give_up_at {
-            // The thread may be at it, on a disk that does not answer.
-            let tried =
-                self.checkpointer.try_lock().map(|mut checkpointer| self.checkpoint(&mut checkpointer));
-            match tried {
-                Ok(outcome) if outcome != Some(Outcome::Busy) => return,
-                _ => std::thread::sleep(Duration::from_millis(2)),
+        loop {
+            let checkpointer = match self.checkpointer.try_lock() {
+                Ok(checkpointer) => Some(checkpointer),
+                Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+                Err(TryLockError::WouldBlock) => None,
+            };
+            if let Some(mut checkpointer) = checkpointer {
+                let is_due = self.inner().checkpoint_at.is_some();
+                if !is_due || self.checkpoint(&mut checkpointer) != Some(Outcome::Busy) {
+                    return;
+                }
             }
+            if Instant::now() >= give_up_at {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(2));
         }
     }
 
