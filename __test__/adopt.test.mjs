@@ -13,10 +13,10 @@ import {
   entriesOf,
   fileHas,
   freshRegistry,
+  gone,
   inAScript,
   keeperOf,
   startBot,
-  stateOf,
   supervise,
   until,
 } from './support/bots.mjs'
@@ -24,8 +24,8 @@ import { program, script } from './support/fixtures.mjs'
 import { treeNamed } from './support/hostile-trees.mjs'
 import { openWitness } from './support/witness.mjs'
 
-const options = { timeout: 30_000 }
-const together = { timeout: 60_000, concurrency: 3 }
+const options = { timeout: 120_000 }
+const together = { timeout: 600_000, concurrency: 3 }
 
 /** A run that is to be kept, standing, of a bot that lives. */
 async function keeping(t, { tree = treeNamed('cleared-environment'), path, bot, ...more } = {}) {
@@ -38,7 +38,7 @@ async function keeping(t, { tree = treeNamed('cleared-environment'), path, bot, 
   await witness.ready(tree.ready)
   const next = supervise(path)
   // The command may be faster than its bot's notes.
-  await until(() => next.list({ runId })[0].state === 'running', 'it is known to run')
+  await until(() => next.list({ runId })[0]?.state === 'running', 'it is known to run')
   return { bot, next, path, pid, runId, witness }
 }
 
@@ -102,14 +102,15 @@ describe("onOwnerExit: 'keep'", together, () => {
     const spared = await keeping(t)
     const { witness } = await keeping(t, { path: spared.path, bot: spared.bot, onOwnerExit: 'kill' })
     await spared.bot.kill()
-    await witness.gone(3000)
+    await witness.gone(20_000)
     assertAlive(spared.witness)
   })
 
   test('its deadline ends it all the same, and that is recorded', options, async (t) => {
-    const run = await kept(t, { timeoutMs: 1000, tree: treeNamed('half-setsid') })
+    // Time enough to see it alive after its bot's death, on a slow machine too.
+    const run = await kept(t, { timeoutMs: 4000, tree: treeNamed('half-setsid') })
     assertAlive(run.witness)
-    await run.witness.gone(5000)
+    await run.witness.gone(30_000)
     const { ending, survivors } = await exited(run)
     assert.deepEqual([ending, survivors], ['overall-timeout', 0])
     const exit = await (await run.next.adopt(run.runId)).wait()
@@ -126,7 +127,7 @@ describe("onOwnerExit: 'keep'", together, () => {
       await assert.rejects(bot.ask('spawnAndDie', 3, program('stays'), [witness.path], wish))
     }
     witness.release()
-    await witness.gone(6000)
+    await witness.gone(30_000)
   })
 
   test('is running, even if its bot had no time to say so', options, async (t) => {
@@ -141,7 +142,7 @@ describe("onOwnerExit: 'keep'", together, () => {
   })
 
   test('its deadline ends it also when it was adopted', options, async (t) => {
-    const { next, runId, witness } = await kept(t, { timeoutMs: 1200 })
+    const { next, runId, witness } = await kept(t, { timeoutMs: 4000 })
     const run = await next.adopt(runId)
     const exit = await run.wait()
     assertGone(witness)
@@ -294,7 +295,7 @@ describe('an adopted run', together, () => {
       }
       const { next, pid, runId, witness } = await kept(t, { tree, onLeaderExit: 'keep' })
       await writeFile(told, '7\n')
-      await until(() => stateOf(pid) !== 'S' && stateOf(pid) !== 'R', 'the root has exited')
+      await gone(pid)
       assertAlive(witness)
       const run = await next.adopt(runId)
       const exit = await run.cancel()

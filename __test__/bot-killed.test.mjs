@@ -89,7 +89,7 @@ describe('a bot leaves nothing behind when it ends by', { concurrency: 2 }, () =
     { name: 'SIGTERM', end: (bot) => bot.kill('SIGTERM'), expected: [null, 'SIGTERM'] },
     { name: 'SIGINT', end: (bot) => bot.kill('SIGINT'), expected: [null, 'SIGINT'] },
   ]
-  const options = { timeout: 30_000 }
+  const options = { timeout: 120_000 }
   for (const { name, end, expected } of endings) {
     for (const tree of ['half-setsid', 'cleared-environment', 'ignores-sigterm'].map(treeNamed)) {
       test(`${name}: ${tree.name}`, options, async (t) => {

@@ -11,7 +11,7 @@ import { CLEANED_UP, NEWBORN, openWitness } from './support/witness.mjs'
 const FOR_EVER = 1e8
 const SHORT_GRACE = 250
 // Shorter than the fixtures' leash: what hangs must not be rescued by it.
-const options = { timeout: 30_000 }
+const options = { timeout: 120_000 }
 
 /** Starts `tree` and resolves when every process of it stands. */
 async function standing(t, tree) {

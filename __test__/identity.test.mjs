@@ -25,9 +25,9 @@ import { treeNamed } from './support/hostile-trees.mjs'
 import { namespace, withoutNamespace } from './support/namespace.mjs'
 import { openWitness } from './support/witness.mjs'
 
-const options = { timeout: 30_000 }
+const options = { timeout: 120_000 }
 const inNamespace = { ...options, skip: withoutNamespace }
-const together = { timeout: 60_000, concurrency: 3 }
+const together = { timeout: 600_000, concurrency: 3 }
 
 /** Field 22 of /proc/PID/stat, the long way round. */
 function startOf(pid) {
@@ -223,8 +223,8 @@ for (const list of ['pidfd', 'group', 'pidfd,group']) {
         await witness.ready(2)
         await bot.ask('register', { pid, graceMs: 100 })
         await end(pid)
-        await witness.gone(5000)
-        await until(async () => (await bot.ask('list')).length === 0, 'its entry is gone', 3000)
+        await witness.gone(20_000)
+        await until(async () => (await bot.ask('list')).length === 0, 'its entry is gone')
       }
     })
 

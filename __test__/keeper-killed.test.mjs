@@ -10,7 +10,7 @@ import { program } from './support/fixtures.mjs'
 import { hostileTrees, treeNamed } from './support/hostile-trees.mjs'
 import { openWitness } from './support/witness.mjs'
 
-const options = { timeout: 30_000 }
+const options = { timeout: 120_000 }
 const COOKIE = 'SPAWN_OWNED_RUN'
 
 async function standing(t, command, processes) {

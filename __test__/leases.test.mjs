@@ -2,7 +2,6 @@
 // them only to whoever says stealFromLive; the theft is written down before the first signal.
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
-import { setTimeout as delay } from 'node:timers/promises'
 import { createSupervisor } from 'spawn-owned'
 import {
   assertAlive,
@@ -20,9 +19,11 @@ import { program } from './support/fixtures.mjs'
 import { treeNamed } from './support/hostile-trees.mjs'
 import { CLEANED_UP, openWitness } from './support/witness.mjs'
 
-const options = { timeout: 30_000 }
-const together = { timeout: 60_000, concurrency: 4 }
+const options = { timeout: 120_000 }
+const together = { timeout: 600_000, concurrency: 4 }
 const LEASE_MS = 1500
+/** Where it must not run out although the machine is busy: two thirds of it are time to spare. */
+const LONG_LEASE_MS = 4500
 
 /** A run of a bot with a short lease. */
 async function leased(t, { tree = treeNamed('half-setsid'), leaseMs = LEASE_MS, ...more } = {}) {
@@ -47,19 +48,21 @@ const leaseOf = ({ next, pid }) => next.list({ pid })[0]?.leaseExpiresAtMs
 
 describe('a lease', together, () => {
   test('is renewed every third of it', options, async (t) => {
-    const run = await leased(t)
+    const leaseMs = LONG_LEASE_MS
+    const run = await leased(t, { leaseMs })
     const first = leaseOf(run)
-    assert.ok(first > Date.now() && first <= Date.now() + LEASE_MS)
-    const second = await until(() => leaseOf(run) > first && leaseOf(run), 'it was renewed', LEASE_MS)
-    assert.ok(second - first < LEASE_MS)
+    assert.ok(first > Date.now() && first <= Date.now() + leaseMs)
+    const second = await until(() => leaseOf(run) > first && leaseOf(run), 'it was renewed')
+    // A third later, and whatever a busy machine adds to it, but before the first was over.
+    assert.ok(second - first >= leaseMs / 3 - 50 && second - first < leaseMs, `${second - first}`)
   })
 
   test('is renewed while the event loop is blocked', options, async (t) => {
-    const run = await leased(t)
-    const blocked = run.bot.ask('block', 2 * LEASE_MS)
-    const since = Date.now()
-    // Far beyond what was promised before.
-    await until(() => Date.now() > since + LEASE_MS + 300, 'the first lease would be over')
+    const run = await leased(t, { leaseMs: LONG_LEASE_MS })
+    const blocked = run.bot.ask('block', 2 * LONG_LEASE_MS)
+    // Whatever was promised before that, or just when it began.
+    const promised = Date.now() + LONG_LEASE_MS
+    await until(() => Date.now() > promised, 'the first lease would be over')
     assert.ok(leaseOf(run) > Date.now(), 'nobody has renewed it')
     const report = await run.next.reapOrphans({ stealFromLive: true })
     assert.deepEqual([report.killed, report.skipped], [[], []])
@@ -184,12 +187,19 @@ test('a theft is on record before the first signal', options, async (t) => {
 
 test('several supervisors of one bot have a lease each', options, async (t) => {
   const path = freshRegistry()
-  const supervisors = [supervise(path, { leaseMs: 1000 }), supervise(path, { leaseMs: 60_000 })]
+  const supervisors = [supervise(path, { leaseMs: LONG_LEASE_MS }), supervise(path, { leaseMs: 60_000 })]
   const runs = supervisors.map(({ spawnOwned }) => spawnOwned('cat', { stdio: ['pipe', 'ignore', 'ignore'] }))
   t.after(() => runs.map((run) => run.stdin.destroy()))
-  await delay(1200)
-  const leases = supervisors[0].list().map(({ leaseExpiresAtMs }) => leaseExpiresAtMs - Date.now())
-  assert.ok(leases[0] > 0 && leases[0] <= 1000, `${leases[0]}`)
-  assert.ok(leases[1] > 50_000, `${leases[1]}`)
+  const leases = () => {
+    const records = supervisors[0].list()
+    const of = ({ instanceId }) => records.find(({ ownerInstanceId }) => ownerInstanceId === instanceId)
+    return supervisors.map((supervisor) => of(supervisor).leaseExpiresAtMs)
+  }
+  const [first, other] = leases()
+  await until(() => leases()[0] > first, 'the short one was renewed')
+  const [renewed, same] = leases()
+  assert.ok(renewed <= Date.now() + LONG_LEASE_MS, `${renewed}`)
+  assert.equal(same, other, 'the long one was not')
+  assert.ok(other > Date.now() + 30_000, `${other}`)
   await Promise.all(runs.map((run) => run.cancel()))
 })

@@ -25,8 +25,8 @@ import { treeNamed } from './support/hostile-trees.mjs'
 import { assertReport } from './support/orphans.mjs'
 import { openWitness } from './support/witness.mjs'
 
-const options = { timeout: 30_000 }
-const together = { timeout: 60_000, concurrency: 3 }
+const options = { timeout: 120_000 }
+const together = { timeout: 600_000, concurrency: 3 }
 
 /** fixtures/obedient-bot.mjs, wherever it runs: orders go to `write`, and its answers come from `answers`. */
 function boss(write, answers) {
@@ -56,7 +56,9 @@ async function start(t, ask, tree, more) {
   const witness = openWitness(t)
   const { runId, pid } = await ask('spawn', ...tree.command(witness.path), { graceMs: 250, ...more })
   await witness.ready(tree.ready)
-  const [record] = await ask('list', { runId })
+  // The command may be faster than its bot's notes.
+  const isKnown = async () => (await ask('list', { runId })).find(({ state }) => state === 'running')
+  const record = await until(isKnown, 'it is known to run')
   return { pid, record, runId, witness }
 }
 
@@ -194,7 +196,7 @@ describe('a bot that lives in an orphaned run', together, () => {
     const { killed } = await supervise(path).reapOrphans()
     assert.ok(killed.includes(pid))
     await ended
-    await y.witness.gone(3000)
+    await y.witness.gone(20_000)
     // Whether Y's run was ended with it or by its own keeper, it is over.
     const next = supervise(path)
     await until(async () => (await next.reapOrphans()) && next.list().length === 0, 'no entry is left')

@@ -6,8 +6,8 @@ import { program } from './support/fixtures.mjs'
 import { assertReport, crashed, GRACE_MS, kept } from './support/orphans.mjs'
 import { CLEANED_UP, openWitness } from './support/witness.mjs'
 
-const options = { timeout: 30_000 }
-const together = { timeout: 60_000, concurrency: 4 }
+const options = { timeout: 120_000 }
+const together = { timeout: 600_000, concurrency: 4 }
 
 describe('two bots that reap at the same time', together, () => {
   const ORPHANS = 20

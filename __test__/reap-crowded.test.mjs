@@ -14,8 +14,8 @@ import {
 import { assertReport, crashed, kept, owned } from './support/orphans.mjs'
 import { CLEANED_UP } from './support/witness.mjs'
 
-const options = { timeout: 30_000 }
-const together = { timeout: 60_000, concurrency: 3 }
+const options = { timeout: 120_000 }
+const together = { timeout: 600_000, concurrency: 3 }
 
 /** Needs some seconds after SIGTERM to put its things away, marks that it has, and exits with 7. A keeper's guests are many by then. */
 const slowToSave = (seconds) => ({
@@ -30,7 +30,7 @@ const slowToSave = (seconds) => ({
     ],
   ],
 })
-const GRACE_MS = 8000
+const GRACE_MS = 60_000
 
 describe('a run that needs its grace, and is cancelled by a crowd,', together, () => {
   const crowds = {
@@ -64,7 +64,7 @@ describe('a run that needs its grace, and is cancelled by a crowd,', together, (
   }
 
   test('gets it also if its bot is dead, and some want to reap it', options, async (t) => {
-    const { path, pid, runId, witness } = await kept(t, { tree: slowToSave(2), graceMs: GRACE_MS })
+    const { path, pid, runId, witness } = await kept(t, { tree: slowToSave(4), graceMs: GRACE_MS })
     const bots = []
     for (let i = 0; i < 3; i++) bots.push(await startBot(t, path))
     const reports = bots.map((bot) => bot.ask('reap'))

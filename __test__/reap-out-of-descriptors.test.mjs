@@ -16,9 +16,9 @@ import {
 import { script } from './support/fixtures.mjs'
 import { kept, owned } from './support/orphans.mjs'
 
-const options = { timeout: 30_000 }
+const options = { timeout: 120_000 }
 /** Most of their time they wait for a descriptor that does not come. */
-const together = { timeout: 60_000, concurrency: 6 }
+const together = { timeout: 600_000, concurrency: 6 }
 
 /** Enough for a bot to start with, and few enough to be taken in no time. */
 const within = ['sh', '-c', 'ulimit -n 256; exec "$@"', 'sh']
@@ -82,7 +82,7 @@ describe('with few descriptors', together, () => {
       const other = await it.ask('spawn', 'true', [])
       await it.ask('wait', other.runId)
     }
-    await until(() => entriesOf(path).length === 1, 'the file has followed', 2000)
+    await until(() => entriesOf(path).length === 1, 'the file has followed')
     assert.deepEqual(
       entriesOf(path).map((entry) => [entry.pid, entry.botPid]),
       [[pid, bot.pid]],
@@ -120,7 +120,7 @@ describe('with few descriptors', together, () => {
           path,
           `${free}`,
         ]
-        const { stdout } = await promisify(execFile)(command, args, { timeout: 20_000 })
+        const { stdout } = await promisify(execFile)(command, args, { timeout: 60_000 })
         const { between, first, left, second, after } = JSON.parse(stdout)
         assert.ok(between > 50, 'none were taken')
         const endedAtOnce = first.killed?.includes(pid) ?? false

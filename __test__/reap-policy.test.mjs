@@ -17,8 +17,8 @@ import {
 } from './support/bots.mjs'
 import { assertReport, crashed, kept, mistaken, owned } from './support/orphans.mjs'
 
-const options = { timeout: 30_000 }
-const together = { timeout: 60_000, concurrency: 4 }
+const options = { timeout: 120_000 }
+const together = { timeout: 600_000, concurrency: 4 }
 
 describe('a dry run', together, () => {
   test('says what would be done, and changes nothing, on disk or alive', options, async (t) => {

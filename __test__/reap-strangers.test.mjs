@@ -26,8 +26,8 @@ import { namespace, withoutNamespace } from './support/namespace.mjs'
 import { assertReport, crashed, crashedAs, GRACE_MS, kept, mistaken, owned } from './support/orphans.mjs'
 import { openWitness } from './support/witness.mjs'
 
-const options = { timeout: 30_000 }
-const together = { timeout: 60_000, concurrency: 4 }
+const options = { timeout: 120_000 }
+const together = { timeout: 600_000, concurrency: 4 }
 const asRoot = { ...options, skip: process.getuid() !== 0 && 'needs root' }
 const inNamespace = { ...options, skip: withoutNamespace }
 

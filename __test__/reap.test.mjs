@@ -15,6 +15,7 @@ import {
   fileHas,
   freshRegistry,
   gone,
+  groupGone,
   keeperOf,
   neverWaitedFor,
   past,
@@ -30,8 +31,8 @@ import { treeNamed } from './support/hostile-trees.mjs'
 import { assertReport, crashed, crashedAs, kept, mistaken, owned } from './support/orphans.mjs'
 import { CLEANED_UP, openWitness } from './support/witness.mjs'
 
-const options = { timeout: 30_000 }
-const together = { timeout: 60_000, concurrency: 4 }
+const options = { timeout: 120_000 }
+const together = { timeout: 600_000, concurrency: 4 }
 
 describe('its bot is dead:', together, () => {
   test('ended, when nobody else was left to do it', options, async (t) => {
@@ -46,7 +47,7 @@ describe('its bot is dead:', together, () => {
   test('already dead, when its keeper has seen to it', options, async (t) => {
     const { bot, next, path, pid, record, witness } = await owned(t)
     await bot.kill()
-    await witness.gone(3000)
+    await witness.gone(20_000)
     await gone(keeperOf(record))
     const report = await next.reapOrphans()
     assertReport(report, { alreadyDead: [pid] })
@@ -74,7 +75,7 @@ describe('its bot is dead:', together, () => {
     const { next, pid, witness } = await crashed(t, { tree, env })
     assertReport(await next.reapOrphans(), { killed: [pid] })
     // The inner keeper has heard of the inner bot's end.
-    await witness.gone(3000)
+    await witness.gone(20_000)
   })
 
   test('SIGTERM comes first, and the grace is granted', options, async (t) => {
@@ -265,7 +266,7 @@ describe('what is dead already', together, () => {
     await bot.ask('register', { pid })
     await bot.kill()
     process.kill(pid, 'SIGKILL')
-    await witness.gone(3000)
+    await witness.gone(20_000)
     // Its descriptors are closed a moment before it is one.
     await until(() => stateOf(pid) === 'Z', 'it is a zombie')
     assertReport(await supervise(path).reapOrphans(), { alreadyDead: [pid] })
@@ -275,8 +276,8 @@ describe('what is dead already', together, () => {
   test('gone when it was looked at', options, async (t) => {
     const { next, path, pid, witness } = await crashed(t, { tree: treeNamed('ignores-sigterm') })
     process.kill(-pid, 'SIGKILL')
-    await witness.gone(3000)
-    await gone(pid)
+    await witness.gone(20_000)
+    await groupGone(pid)
     const report = await next.reapOrphans()
     assertReport(report, { alreadyDead: [pid] })
     assert.equal(report.decisions[0].facts.reason, 'already-gone')
@@ -287,7 +288,8 @@ describe('what is dead already', together, () => {
     const { next, pid, witness } = await crashed(t, { tree: treeNamed('ignores-sigterm') })
     const killedByPolicy = () => {
       process.kill(-pid, 'SIGKILL')
-      execFileSync('sh', ['-c', 'while kill -0 "$1" 2>/dev/null; do :; done', 'sh', String(pid)])
+      // All of the group, and not only its leader, must be gone when the deed begins.
+      execFileSync('sh', ['-c', 'while kill -s 0 -- "-$1" 2>/dev/null; do :; done', 'sh', String(pid)])
       return 'terminate'
     }
     const report = await next.reapOrphans({ policy: killedByPolicy })
@@ -373,7 +375,9 @@ test("a chat bot's boot: reapOrphans(process.pid) on the file in data/, then a t
   assert.deepEqual([entry.pid, entry.sessionId, entry.botPid], [first.agent, 'chat-1', first.pid])
   assert.ok(Math.abs(Date.now() - entry.startedAt) < 60_000)
 
+  // Stopped for certain, or it sees that its keeper is gone and ends the run itself.
   process.kill(first.pid, 'SIGSTOP')
+  await until(() => stateOf(first.pid) === 'T', 'the bot has stopped')
   const keeper = keeperOf(entry)
   process.kill(statOf(keeper).parent, 'SIGKILL')
   process.kill(keeper, 'SIGKILL')

@@ -48,7 +48,7 @@ describe('when a bot ends', () => {
     await registry.has(runId, 'running')
     const killedAt = Date.now()
     await bot.kill('SIGKILL')
-    await witness.gone(3000)
+    await witness.gone(20_000)
     const { exit, ...entry } = await registry.has(runId, 'exited')
     assert.deepEqual([entry.pid, entry.botPid], [pid, bot.pid])
     const { atMs, ...how } = exit
@@ -86,7 +86,7 @@ describe('when a bot ends', () => {
       [[pid, 'running']],
     )
     rmSync(flag)
-    await witness.gone(2000)
+    await witness.gone(20_000)
     const { exit } = await registry.has(runId, 'exited')
     const { atMs: _, ...how } = exit
     assert.deepEqual(how, { reason: 'exit', ending: 'root-exit', exitCode: 7, signal: null, survivors: 0 })

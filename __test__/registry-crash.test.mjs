@@ -13,7 +13,7 @@ import { openRegistry, until } from './support/registry.mjs'
 import { openWitness } from './support/witness.mjs'
 
 const AT_ONCE = 2
-const GONE_MS = 5000
+const GONE_MS = 30_000
 const LEGACIES = 8
 
 describe('a bot that crashes', { timeout: 900_000 }, () => {

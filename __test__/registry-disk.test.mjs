@@ -11,7 +11,7 @@ import { openRegistry, until } from './support/registry.mjs'
 import { mountSmallDisk } from './support/small-disk.mjs'
 import { openWitness } from './support/witness.mjs'
 
-const limit = { timeout: 20_000 }
+const limit = { timeout: 120_000 }
 const code = 'ERR_OWNED_REGISTRY_UNWRITABLE'
 
 /** A registry on a disk of its own, and a bot that uses it. The disk goes when nobody uses it any more. */
@@ -37,7 +37,7 @@ async function startsNothing(t, bot) {
   const witness = openWitness(t)
   await assert.rejects(bot.ask('spawnHolding', witness.path, program('stays'), [witness.path]), { code })
   witness.release()
-  await witness.gone(1000)
+  await witness.gone(20_000)
 }
 
 /** Descriptors of our own for what a process has open in a folder. */
@@ -119,7 +119,7 @@ describe('a full disk', limit, () => {
     const held = openFiles(bot.pid, registry.folder)
     disk.fill()
     await bot.kill('SIGKILL')
-    await witness.gone(3000)
+    await witness.gone(20_000)
     assert.equal(registry.entry(runId).state, 'running', 'it cannot be written down')
     assert.equal(isSameProcess(keeper.startToken), true)
     for (const fd of held) closeSync(fd)

@@ -6,7 +6,7 @@ import { program } from './support/fixtures.mjs'
 import { openRegistry, until } from './support/registry.mjs'
 import { openWitness } from './support/witness.mjs'
 
-const limit = { timeout: 30_000 }
+const limit = { timeout: 120_000 }
 
 describe('a damaged file that cannot be replaced', { concurrency: 3 }, () => {
   const damages = {
@@ -31,7 +31,7 @@ describe('a damaged file that cannot be replaced', { concurrency: 3 }, () => {
         witness ??= await start(t, supervisor)
         const before = count('unwritable')
         await until(() => registry.setAside().length === i + 1, 'it is aside')
-        await until(() => count('unwritable') >= before + 3, 'it was tried again, and again', 15_000)
+        await until(() => count('unwritable') >= before + 3, 'it was tried again, and again')
         const aside = registry.setAside()
         assert.equal(aside.length, i + 1, aside.join('\n'))
         assert.equal(count('corrupt'), i + 1)

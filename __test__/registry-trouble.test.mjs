@@ -22,7 +22,7 @@ import { startBot } from './support/obedient-bot.mjs'
 import { journalLine, openRegistry, until } from './support/registry.mjs'
 import { openWitness } from './support/witness.mjs'
 
-const limit = { timeout: 20_000 }
+const limit = { timeout: 120_000 }
 
 /** A supervisor whose events are kept; `told` waits for one. */
 function attentive(registry) {
@@ -56,7 +56,7 @@ async function startsNothing(t, { spawnOwned, registerProcess }, code) {
   const stdio = ['ignore', 'ignore', 'ignore', witness.writeEnd]
   assert.throws(() => spawnOwned(program('stays'), [witness.path], { stdio }), { code })
   witness.release()
-  await witness.gone(1000)
+  await witness.gone(20_000)
   const { pid, witness: bystander } = await abandoned(t)
   assert.throws(() => registerProcess({ pid }), { code })
   assert.equal(bystander.isGone(), false)
@@ -104,8 +104,7 @@ describe('a file that cannot be understood', () => {
     const registry = openRegistry(t)
     const supervisor = attentive(registry)
     const { run } = await standing(t, supervisor)
-    await registry.has(run.runId)
-    await registry.settled()
+    await registry.atRest(run.runId)
     truncateSync(registry.path, 40)
     assert.deepEqual(
       supervisor.list().map(({ runId }) => runId),
@@ -143,7 +142,7 @@ describe('a file that cannot be understood', () => {
     const bot = startBot(t, { options: { registryPath: registry.path } })
     const { runId } = await bot.ask('spawn', 'cat', [], { stdio: ['pipe', 'ignore', 'ignore'] })
     await registry.mended(1)
-    await registry.has(runId)
+    await registry.atRest(runId)
     registry.write('not JSON again')
     await bot.ask('endInput', runId)
     await bot.ask('wait', runId)
@@ -260,7 +259,7 @@ describe('a file of a newer version', () => {
     const registry = openRegistry(t)
     const supervisor = attentive(registry)
     const { run, witness } = await standing(t, supervisor)
-    await registry.has(run.runId)
+    await registry.atRest(run.runId)
     registry.write(content)
     await run.cancel()
     assert.equal(witness.isGone(), true)
@@ -306,8 +305,7 @@ describe('what is deleted while a bot runs', () => {
       const registry = openRegistry(t)
       const supervisor = registry.supervise()
       const { run } = await standing(t, supervisor)
-      await registry.has(run.runId, 'running')
-      await registry.settled()
+      await registry.atRest(run.runId)
       remove(registry)
       assert.equal(supervisor.list().length, 1, 'the bot knows its own')
       const { run: next } = await standing(t, supervisor)
@@ -336,7 +334,7 @@ describe('what is deleted while a bot runs', () => {
     const registry = openRegistry(t)
     const supervisor = registry.supervise()
     const { run, witness } = await standing(t, supervisor)
-    await registry.settled()
+    await registry.atRest(run.runId)
     rmSync(registry.folder, { recursive: true })
     assert.equal((await run.cancel()).reason, 'manual-cancel')
     assert.equal(witness.isGone(), true)
@@ -356,7 +354,7 @@ describe('what is deleted while a bot runs', () => {
       await registry.settled()
       rmSync(registry.folder, { recursive: true })
       await bot.kill('SIGKILL')
-      await witness.gone(3000)
+      await witness.gone(20_000)
       const [pid] = keeper.startToken.split(':')
       await until(() => !existsSync(`/proc/${pid}`), 'the keeper is gone')
       assert.equal(existsSync(registry.folder), false)
@@ -407,9 +405,8 @@ describe('what is no file', () => {
         const registry = openRegistry(t)
         mkdirSync(registry.folder, { recursive: true })
         make(registry[place])
-        const from = performance.now()
+        // Whoever opened a FIFO would not come back.
         await startsNothing(t, registry.supervise(), 'ERR_OWNED_REGISTRY_NOT_A_FILE')
-        assert.ok(performance.now() - from < 5000)
         rmSync(registry[place], { recursive: true })
         await works(t, registry, registry.supervise())
       })
@@ -420,7 +417,7 @@ describe('what is no file', () => {
     const registry = openRegistry(t)
     const supervisor = attentive(registry)
     const { run } = await standing(t, supervisor)
-    await registry.has(run.runId)
+    await registry.atRest(run.runId)
     rmSync(registry.path)
     execFileSync('mkfifo', [registry.path])
     await run.cancel()

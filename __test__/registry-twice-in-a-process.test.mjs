@@ -22,8 +22,8 @@ import { program } from './support/fixtures.mjs'
 import { assertReport, crashed } from './support/orphans.mjs'
 import { openWitness } from './support/witness.mjs'
 
-const options = { timeout: 30_000 }
-const together = { timeout: 60_000, concurrency: 2 }
+const options = { timeout: 120_000 }
+const together = { timeout: 600_000, concurrency: 2 }
 
 /** Another supervisor of this process on the file at `path`. */
 const twice = {
@@ -201,7 +201,7 @@ describe('a process that another bot has registered', together, () => {
       assertReport(await next.reapOrphans(), {})
       assertAlive(witness)
       const inFile = () => entriesOf(path).map(({ runId, botPid }) => [runId, botPid])
-      await until(() => inFile()[0]?.[0] === 'mine', 'the file says so', 3000)
+      await until(() => inFile()[0]?.[0] === 'mine', 'the file says so')
       assert.deepEqual(inFile(), [['mine', process.pid]])
       assertReport(await next.reapOrphans(), {})
       // Nor by others, who have it from the file.

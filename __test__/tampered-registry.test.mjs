@@ -21,8 +21,8 @@ import {
 import { assertReport, crashed, mistaken, owned } from './support/orphans.mjs'
 import { journalLine } from './support/registry.mjs'
 
-const options = { timeout: 30_000 }
-const together = { timeout: 60_000, concurrency: 6 }
+const options = { timeout: 120_000 }
+const together = { timeout: 600_000, concurrency: 6 }
 
 /** Nobody listens there. */
 const NOWHERE = 'spawn-owned-test-nowhere'
@@ -117,7 +117,7 @@ describe('an entry is refused as a whole', together, () => {
       assertGone(sound.witness)
       assertAlive(witness)
       assert.equal(await bot.ask('state', record.runId), 'running')
-      await until(() => next.events.some(({ kind }) => kind === 'corrupt'), 'that is told', 3000)
+      await until(() => next.events.some(({ kind }) => kind === 'corrupt'), 'that is told')
     })
   }
 })

@@ -8,8 +8,10 @@ import { openWitness } from './witness.mjs'
 /** A process that stands and belongs to nobody; it leads its group unless `detached` is false. It ends with the test at the latest. */
 export async function abandoned(t, { detached = true, fixture = 'stays', ready = 1 } = {}) {
   const witness = openWitness(t)
+  // Compiling it may take seconds, and its age counts.
+  const path = program(fixture)
   const startedAt = Date.now()
-  const child = spawn(program(fixture), [witness.path], { detached, stdio: 'ignore' })
+  const child = spawn(path, [witness.path], { detached, stdio: 'ignore' })
   await witness.ready(ready)
   return { pid: child.pid, startedAt, startToken: captureStartToken(child.pid), witness, detached }
 }

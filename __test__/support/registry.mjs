@@ -84,11 +84,12 @@ class RegistryFiles {
     return this.entries().find((entry) => entry.runId === runId)
   }
 
-  /** Everything that is on disk, for those who look for a word in it. */
+  /**
+   * Everything that is on disk, for those who look for a word in it. Lines only ever move from the journal to `.old` to the file:
+   * read in that order, none is missed because it moved meanwhile.
+   */
   everything() {
-    return this.files()
-      .map((name) => textOf(join(this.folder, name)) ?? '')
-      .join('\n')
+    return [this.journal, this.old, this.path].map((path) => textOf(path) ?? '').join('\n')
   }
 
   /** Puts something in a file's place before anybody has used the registry, or while they do. */
@@ -128,6 +129,12 @@ class RegistryFiles {
     return until(() => !this.entry(runId), `the file is without ${runId}`, limitMs)
   }
 
+  /** The run is known to run, and that was the last to be written: nobody is about to replace the file. */
+  async atRest(runId) {
+    await this.has(runId, 'running')
+    await this.settled()
+  }
+
   /** Everything that was appended is in the file. */
   settled(limitMs) {
     return until(() => !existsSync(this.journal) && !existsSync(this.old), 'the journal is empty', limitMs)
@@ -144,7 +151,7 @@ async function cancelOwn({ list, cancel, instanceId }) {
 }
 
 /** Resolves with the first thing that is true of what `look` returns, or rejects after the limit, far beyond any promise. */
-export async function until(look, what, limitMs = 5000) {
+export async function until(look, what, limitMs = 30_000) {
   const from = performance.now()
   for (;;) {
     const seen = look()
