@@ -99,6 +99,30 @@ export interface SpawnOwnedOptions extends SpawnOptions {
   onOwnerExit?: 'kill' | 'keep' | undefined
   /** The root has exited by itself and descendants are alive: end them (`'kill'`, default) or let them run (`'keep'`). */
   onLeaderExit?: 'kill' | 'keep' | undefined
+  /**
+   * What holds the tree together. A keeper always does: nobody leaves, and all are ended when the bot is gone. On Linux a cgroup of the
+   * run's own can do so, too: then nothing is lost even if bot, keeper and its helpers are killed together, whatever the processes have
+   * done to their group and environment.
+   *
+   * - `'auto'` (default): a cgroup if {@link SpawnOwnedOptions.limits} are given; otherwise a keeper alone, which starts faster.
+   * - `'keeper'`: never a cgroup.
+   * - `'cgroup'`: a cgroup, or `spawnOwned` throws `ERR_OWNED_CGROUP`, which says why there is none and what to do. It takes cgroup v2, a
+   *   place in it where the bot may write and, where systemd manages it, `Delegate=yes` in the bot's unit.
+   */
+  containment?: 'auto' | 'keeper' | 'cgroup' | undefined
+  /**
+   * What the whole tree may use together (Linux). Needs a cgroup whose controllers can be enabled: if that is not to be had,
+   * `spawnOwned` throws `ERR_OWNED_CGROUP`, and nothing was started.
+   */
+  limits?: RunLimits | undefined
+}
+
+/** See {@link SpawnOwnedOptions.limits}. */
+export interface RunLimits {
+  /** `memory.max`: beyond it the kernel takes memory back, and if it cannot, kills. Rounded down to whole pages by the kernel. */
+  memoryBytes?: number | undefined
+  /** `pids.max`: beyond it `fork` fails with EAGAIN. Threads count as well. */
+  processes?: number | undefined
 }
 
 /** A `ChildProcess` that owns its tree. `instanceof ChildProcess` holds. */
@@ -320,12 +344,14 @@ export interface RunRecord {
   /** The process group the root is in; it is the run's only if it equals `pid`. */
   readonly pgid: number | null
   /**
-   * What holds the tree together: a keeper (a run of {@link spawnOwned}: nobody leaves), the group that a registered process
-   * leads, or just the registered process and its descendants.
+   * What holds the tree together: a keeper (a run of {@link spawnOwned}: nobody leaves), a keeper and a cgroup, the group that a
+   * registered process leads, or just the registered process and its descendants.
    */
-  readonly containment: 'keeper' | 'group' | 'process'
+  readonly containment: 'keeper' | 'cgroup' | 'group' | 'process'
   /** The run's keeper, and the socket at which it can be asked. */
   readonly keeper?: { readonly startToken: string; readonly address: string }
+  /** The directory of the run's cgroup. */
+  readonly cgroup?: string
   readonly backendId?: string
   readonly scopeKey?: string
   /** Left out if there are none. */

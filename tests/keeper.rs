@@ -70,7 +70,7 @@ impl Bot {
             address: String::new(),
             registry,
         };
-        let Report::Ready { keeper, root, address } = run.hear().unwrap() else { panic!("not ready") };
+        let Report::Ready { keeper, root, address, .. } = run.hear().unwrap() else { panic!("not ready") };
         assert!(keeper.start > 0 && root.start > 0 && !address.is_empty());
         (run.pid, run.keeper, run.address) = (root.pid, keeper.pid, address);
         run

@@ -5,7 +5,7 @@ import type { CancelOptions, CancelResult, RunExit, RunFilter, RunRecord } from 
 import { AdoptedRun } from './adopted-run.js'
 import { type How, readCancelOptions } from './cancel-options.js'
 import { codedError } from './errors.js'
-import { type Matcher, matchingTarget } from './filters.js'
+import { isSpawned, type Matcher, matchingTarget } from './filters.js'
 import { OwnedProcess } from './owned-process.js'
 import type { Owner } from './owner.js'
 import { exitOfEnded, exitOfRecord, isOver } from './records.js'
@@ -82,7 +82,7 @@ function narrowed(target: unknown): RunFilter {
 function isOwn(owner: Owner, record: RunRecord): boolean {
   const { live, ended } = owner.runs.named(record.runId)
   // A registered process may have been registered again under the name of one that has ended.
-  if (record.containment === 'keeper' && ended?.pid === record.pid) return true
+  if (isSpawned(record) && ended?.pid === record.pid) return true
   return record.ownerInstanceId === owner.instanceId && live?.pid === record.pid
 }
 

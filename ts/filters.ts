@@ -1,6 +1,6 @@
 // Which runs are meant. Pure.
 
-import type { RunFilter } from '../index.js'
+import type { RunFilter, RunRecord } from '../index.js'
 import { checkObject, readLabels } from './checks.js'
 import { codedError, invalidType, invalidValue } from './errors.js'
 
@@ -73,4 +73,9 @@ function emptyFilter(unknown: readonly string[]): Error {
 function unknownCriterion(filter: RunFilter, [name]: readonly string[]): Error {
   const value = (filter as Record<string, unknown>)[String(name)]
   return invalidValue(`filter.${name}`, value, `is no criterion; use ${criteria.join(', ')} or labels`)
+}
+
+/** A run of spawnOwned, and not a process that was only registered. */
+export function isSpawned({ containment }: RunRecord): boolean {
+  return containment === 'keeper' || containment === 'cgroup'
 }

@@ -16,10 +16,11 @@ import {
 } from './checks.js'
 import { invalidType, invalidValue, outOfRange } from './errors.js'
 import { freshId } from './ids.js'
+import { type Containment, readContainment } from './limits.js'
 import { killSignalNumber } from './signals.js'
 
 /** Everything about a run that does not concern its descriptors. */
-export interface RunSettings {
+export interface RunSettings extends Containment {
   file: string
   /** With `argv[0]`; as given, so not necessarily strings. */
   argv: readonly unknown[]
@@ -86,6 +87,7 @@ export function readArguments(
     gid: optionalInt32(options.gid, 'options.gid'),
     ...nodeSwitches(options),
     ...ownership(options, file, argv, graceMs),
+    ...readContainment(options),
     ...deadline(options, killSignal),
     killSignal,
     stdio: options.stdio,

@@ -4,7 +4,7 @@ import type { RegisterEntry, RunFilter, RunRecord } from '../index.js'
 import { isRun, pidOfStranger } from './cancel.js'
 import { checkObject, checkPid, checkRunId, duration, optionalText, preview, readLabels } from './checks.js'
 import { codedError } from './errors.js'
-import { matchingTarget } from './filters.js'
+import { isSpawned, matchingTarget } from './filters.js'
 import { freshId } from './ids.js'
 import type { Owner } from './owner.js'
 
@@ -34,7 +34,7 @@ export function unregister(owner: Owner, target: unknown): boolean {
   const meant = isRun(target) ? target.runId : pidOfStranger(target)
   const matches = matchingTarget(meant)
   const records = owner.registry.own(...sought(meant)).filter(matches)
-  const owned = records.find(({ containment }) => containment === 'keeper') ?? owner.runs.findLive(matches)[0]
+  const owned = records.find(isSpawned) ?? owner.runs.findLive(matches)[0]
   if (owned) throw stillOwned(owned.runId)
   return records.length > 0 && owner.writing().unregister(records) > 0
 }

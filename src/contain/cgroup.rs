@@ -43,7 +43,7 @@ use serde::{Deserialize, Serialize};
 
 use self::limits::Controller;
 use super::SIGKILL;
-use crate::identity::{Pidfd, ProcessRef};
+use crate::identity::{Pidfd, ProcessRef, State};
 
 /// A command may nest cgroups of its own; what is deeper than this stays, and is reported.
 const DEPTH: usize = 128;
@@ -107,6 +107,21 @@ impl std::error::Error for Trouble {}
 
 fn trouble(path: &Path, step: &str, errno: Errno) -> Trouble {
     Trouble::Failed { path: path.to_owned(), step: step.to_owned(), errno: errno as i32 }
+}
+
+/// A run's cgroup as somebody has written it down: the directory, and the keeper whose name it must bear.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Recorded<'a> {
+    pub path: &'a str,
+    pub keeper: &'a ProcessRef,
+}
+
+impl Recorded<'_> {
+    /// The cgroup, if it is there, is that keeper's, and the keeper is dead. As long as it lives, nobody else has any business there.
+    pub fn abandoned(&self) -> Option<Cgroup> {
+        let is_dead = matches!(self.keeper.state(), State::Exited | State::Recycled);
+        if is_dead { Cgroup::recorded(Path::new(self.path), self.keeper).ok() } else { None }
+    }
 }
 
 /// One run's cgroup. Dropping it changes nothing.
@@ -181,6 +196,14 @@ impl Cgroup {
         let mut members = Vec::new();
         collect(&self.dir, &mut members, DEPTH)?;
         Ok(members)
+    }
+
+    /// Whether the process with this number is in it or below it right now, by what the kernel says of that process.
+    pub fn has(&self, pid: i32) -> bool {
+        let Ok(text) = std::fs::read(format!("/proc/{pid}/cgroup")) else { return false };
+        let text = String::from_utf8_lossy(&text);
+        let own = text.lines().find_map(|line| line.strip_prefix("0::"));
+        own.is_some_and(|path| path.split('/').any(|part| part == self.name))
     }
 
     /// One signal to every member but those that are wanted to be left out. How many have got it.

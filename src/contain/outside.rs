@@ -1,5 +1,5 @@
 //! A tree seen from outside, when its keeper is not there to ask: the root, its group, whoever carries the run's cookie, and
-//! what descends from any of them. A process that has cleared its environment, left the group, *and* lost its parent before we
+//! what descends from any of them; and whoever is in its cgroup, if it has one. Without one, a process that has cleared its environment, left the group, *and* lost its parent before we
 //! looked cannot be found this way; that is what the keeper is for.
 
 mod claim;
@@ -16,6 +16,7 @@ use nix::libc;
 
 use self::claim::{Claim, Known, Proof};
 pub use self::scan::Scan;
+use super::cgroup::{Cgroup, Recorded};
 use super::{ProcessInfo, SIGCONT, SIGKILL};
 use crate::identity::stat::Stat;
 use crate::identity::{ProcessRef, State, read_stat};
@@ -40,6 +41,8 @@ pub struct Target<'a> {
     pub run_id: Option<&'a str>,
     /// Members of the group that were seen while the root lived. They vouch for the group when the root is gone.
     pub members: &'a [ProcessRef],
+    /// Whoever is in it is the run's, if its keeper is dead.
+    pub cgroup: Option<Recorded<'a>>,
 }
 
 /// How [`end_tree`] went.
@@ -67,7 +70,7 @@ pub enum GroupState {
 impl<'a> Target<'a> {
     /// A run that was spawned: its root leads a session and a group, and its members carry its id.
     pub fn spawned(root: &'a ProcessRef, run_id: &'a str) -> Self {
-        Self { root, leads_group: true, run_id: Some(run_id), members: &[] }
+        Self { root, leads_group: true, run_id: Some(run_id), members: &[], cgroup: None }
     }
 
     /// Whether this process is in the group with the root's number, whosever that is. What was spawned has a session of its own.
@@ -115,11 +118,21 @@ struct Hunt<'a> {
     signalled: HashSet<(i32, u64)>,
     /// Nobody in the group who is off limits.
     may_signal_group: bool,
+    /// The run's own, without its keeper; and nobody in it who is off limits.
+    cgroup: Option<Cgroup>,
+    may_kill_cgroup: bool,
 }
 
 impl<'a> Hunt<'a> {
     fn new(target: &'a Target<'a>) -> Self {
-        Self { target, known: Known::new(), signalled: HashSet::new(), may_signal_group: false }
+        Self {
+            target,
+            known: Known::new(),
+            signalled: HashSet::new(),
+            may_signal_group: false,
+            cgroup: None,
+            may_kill_cgroup: false,
+        }
     }
 
     fn look(&mut self) -> io::Result<Vec<Member>> {
@@ -129,14 +142,36 @@ impl<'a> Hunt<'a> {
     /// The living members: those that the scan claims, and whose proof holds on a second look.
     fn find(&mut self, scan: &Scan) -> io::Result<Vec<Member>> {
         self.may_signal_group = self.target.leads_group && !scan.is_shared(self.target.root.pid);
-        let claims = claim::ours(scan, self.target, &self.known);
-        let confirmed = confirm(self.target, &claims)?;
+        let inside = self.look_inside()?;
+        self.may_kill_cgroup = !inside.iter().any(|&pid| scan.is_above_us(pid));
+        let claims = claim::ours(scan, self.target, &self.known, &inside);
+        let confirmed = confirm(self.target, &claims, self.cgroup.as_ref())?;
         self.known.extend(confirmed.iter().map(|stat| (stat.pid, stat.start)));
         let member = |stat: &Stat| Member {
             process: ProcessRef::known(stat.pid, stat.start),
             in_group: self.target.has_in_group(stat),
         };
         Ok(confirmed.into_iter().map(member).collect())
+    }
+
+    /// Who is in the cgroup. Its keeper may have died only since we last looked.
+    fn look_inside(&mut self) -> io::Result<Vec<i32>> {
+        if self.cgroup.is_none() {
+            self.cgroup = self.target.cgroup.as_ref().and_then(Recorded::abandoned);
+        }
+        Ok(self.cgroup.as_ref().map_or(Ok(Vec::new()), Cgroup::members)?)
+    }
+
+    /// Whether somebody is in it, seen or not: those of other PID namespaces have no number here.
+    fn is_cgroup_populated(&self) -> bool {
+        self.cgroup.as_ref().is_some_and(|cgroup| self.may_kill_cgroup && cgroup.is_populated())
+    }
+
+    /// All of it at once. That nobody in it is off limits was seen a moment ago, and neither we nor those above us go there now.
+    fn kill_cgroup(&self) {
+        if let Some(cgroup) = self.cgroup.as_ref().filter(|_| self.may_kill_cgroup) {
+            let _ = cgroup.kill();
+        }
     }
 
     fn end(
@@ -169,6 +204,10 @@ impl<'a> Hunt<'a> {
     }
 
     fn ended(self, survivors: Vec<ProcessInfo>) -> Ended {
+        if let Some(cgroup) = &self.cgroup {
+            // The kernel refuses if anybody is in it.
+            let _ = cgroup.remove();
+        }
         Ended { found: !self.known.is_empty(), survivors, signalled: self.signalled.len() }
     }
 
@@ -185,6 +224,13 @@ impl<'a> Hunt<'a> {
             ending.tell(Event::Tick);
             let is_late = ending.life.is_over();
             match found {
+                Ok(members) if members.is_empty() && self.is_cgroup_populated() => {
+                    if is_late {
+                        return vec![hidden(self.target.root)];
+                    }
+                    self.kill_cgroup();
+                    self.cgroup.as_ref().map(|cgroup| cgroup.wait_until_empty(PASS));
+                }
                 // A carrier that is in the middle of an exec has no environment for a moment. Nobody is in two of them.
                 Ok(members) if members.is_empty() && (empty > 0 || self.known.is_empty()) => {
                     return Vec::new();
@@ -198,6 +244,7 @@ impl<'a> Hunt<'a> {
                         self.send(&members, libc::SIGSTOP);
                     } else {
                         self.send(&members, SIGKILL);
+                        self.kill_cgroup();
                         wait_until_gone(&members, Instant::now() + PASS);
                         let before = members.len();
                         members.retain(|member| {
@@ -282,11 +329,11 @@ impl Member {
 /// its number may have gone to a stranger, or a stranger's number to a member. So each process is pinned, its link is read again
 /// through the pin, and only *then* whom it links to, which was confirmed before. If that still is the process that was
 /// seen, it was there when the link was read, and the link means it. Once proven, an identity stays proven.
-fn confirm<'a>(target: &Target, claims: &[Claim<'a>]) -> io::Result<Vec<&'a Stat>> {
+fn confirm<'a>(target: &Target, claims: &[Claim<'a>], cgroup: Option<&Cgroup>) -> io::Result<Vec<&'a Stat>> {
     let mut confirmed: HashMap<i32, &Stat> = HashMap::new();
     let mut list = Vec::new();
     for claim in claims {
-        match holds(target, claim, &confirmed) {
+        match holds(target, claim, &confirmed, cgroup) {
             Ok(true) => {
                 confirmed.insert(claim.stat.pid, claim.stat);
                 list.push(claim.stat);
@@ -298,7 +345,12 @@ fn confirm<'a>(target: &Target, claims: &[Claim<'a>]) -> io::Result<Vec<&'a Stat
     Ok(list)
 }
 
-fn holds(target: &Target, claim: &Claim, confirmed: &HashMap<i32, &Stat>) -> Result<bool, Errno> {
+fn holds(
+    target: &Target,
+    claim: &Claim,
+    confirmed: &HashMap<i32, &Stat>,
+    cgroup: Option<&Cgroup>,
+) -> Result<bool, Errno> {
     let pin = ProcessRef::known(claim.stat.pid, claim.stat.start).pinned()?;
     let again = |pid: i32| {
         let now = read_stat(pid).ok()?;
@@ -306,6 +358,8 @@ fn holds(target: &Target, claim: &Claim, confirmed: &HashMap<i32, &Stat>) -> Res
     };
     Ok(match claim.proof {
         Proof::Itself => true,
+        // Still pinned after the look, hence it was looked at.
+        Proof::InCgroup => cgroup.is_some_and(|cgroup| cgroup.has(claim.stat.pid)) && pin.stat().is_ok(),
         Proof::Group { witness } => {
             let vouches = |stat: Stat| stat.pid == target.root.pid || target.has_in_group(&stat);
             target.has_in_group(&pin.stat()?) && again(witness).is_some_and(vouches)
@@ -330,6 +384,12 @@ fn survivor(member: &Member) -> ProcessInfo {
     };
     let command = read_stat(process.pid).map(|stat| stat.comm).unwrap_or_default();
     ProcessInfo { pid: process.pid, start: process.start, command, why: why.to_owned() }
+}
+
+fn hidden(root: &ProcessRef) -> ProcessInfo {
+    let why =
+        "processes that cannot be seen from here are in the run's cgroup, and still there after SIGKILL";
+    ProcessInfo { pid: root.pid, start: root.start, command: String::new(), why: why.to_owned() }
 }
 
 fn unseen(root: &ProcessRef, error: &io::Error) -> ProcessInfo {

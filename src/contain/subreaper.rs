@@ -12,8 +12,10 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::libc;
+use nix::poll::PollFd;
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 
+use super::cgroup::Cgroup;
 use super::snapshot::{Snapshot, children};
 use super::{ProcessInfo, SIGCONT, SIGKILL, Usage};
 use crate::identity::stat::Stat;
@@ -22,6 +24,11 @@ use crate::run::ExitStatus;
 
 /// How long [`Tree::reap`] may take. A tree that does nothing but fork and die must not keep us from everything else.
 const REAP_LIMIT: Duration = Duration::from_millis(5);
+
+/// How often, and after which pauses, a cgroup is looked at that should be empty: the kernel may take note of the last one's end a
+/// moment after its parent has.
+const EMPTY_LOOKS: usize = 20;
+const EMPTY_PAUSE: Duration = Duration::from_micros(50);
 
 /// Looks of [`Tree::escaped`] in a row.
 const ESCAPE_LOOKS: usize = 64;
@@ -43,13 +50,29 @@ pub struct Tree {
     shrunk: bool,
     /// The last look ran out of time.
     unfinished: bool,
+    /// Where the run has one. Somebody else may have put a process into it that does not descend from us.
+    cgroup: Option<Cgroup>,
 }
 
 impl Tree {
-    /// `root` must be an unreaped child of the calling process.
-    pub fn new(root: i32) -> Self {
+    /// `root` must be an unreaped child of the calling process, and in the cgroup if there is one.
+    pub fn new(root: i32, cgroup: Option<Cgroup>) -> Self {
         let me = nix::unistd::getpid().as_raw();
-        Self { me, root, status: None, root_reaped: false, shrunk: false, unfinished: false }
+        Self { me, root, status: None, root_reaped: false, shrunk: false, unfinished: false, cgroup }
+    }
+
+    /// To be polled among others when the root has ended: the last process in the cgroup may not be our child. Ready until
+    /// [`Tree::reap`] has looked.
+    pub fn changes(&self) -> Option<PollFd<'_>> {
+        self.cgroup.as_ref().filter(|_| self.status.is_some()).map(Cgroup::changes)
+    }
+
+    /// Lets go of the cgroup, and removes it if nobody is in it; to be called at the end.
+    pub fn remove_cgroup(&mut self) {
+        if let Some(cgroup) = self.cgroup.take() {
+            // One that cannot be removed is empty all the same. Whoever makes the next one here sweeps it up.
+            let _ = cgroup.remove();
+        }
     }
 
     /// How the root ended, once [`Tree::reap`] has seen it.
@@ -94,9 +117,21 @@ impl Tree {
             }
             self.shrunk |= reaped;
             if !reaped {
-                return !left && self.status.is_some();
+                let populated = self.is_cgroup_populated();
+                return !left && self.status.is_some() && !(populated && self.stays_populated());
             }
         }
+    }
+
+    fn is_cgroup_populated(&self) -> bool {
+        self.cgroup.as_ref().is_some_and(Cgroup::is_populated)
+    }
+
+    fn stays_populated(&self) -> bool {
+        (0..EMPTY_LOOKS).all(|_| {
+            std::thread::sleep(EMPTY_PAUSE);
+            self.is_cgroup_populated()
+        })
     }
 
     /// Lets go of the root's zombie, to be called when nothing else is left. True if the kernel agrees that no child
@@ -161,6 +196,18 @@ impl Tree {
                 _ => info(stat, "still there after SIGKILL"),
             })
             .chain(hidden)
+            .chain(self.strangers(&snapshot))
+            .collect()
+    }
+
+    /// Who is in the cgroup and was not seen below us.
+    fn strangers(&self, snapshot: &Snapshot) -> Vec<ProcessInfo> {
+        let listed = self.cgroup.as_ref().and_then(|cgroup| cgroup.members().ok()).unwrap_or_default();
+        let strangers = listed.into_iter().filter(|&pid| !snapshot.has_seen(pid));
+        strangers
+            .filter_map(|pid| read_stat(pid).ok())
+            .filter(|stat| !stat.is_dead())
+            .map(|stat| info(&stat, "in the run's cgroup, and still there after SIGKILL"))
             .collect()
     }
 
@@ -191,12 +238,19 @@ impl Tree {
                 // Gone meanwhile is what we want; not permitted shows up among the survivors.
                 let _ = snapshot.signal(stat, signal);
             }
+            if let Some(cgroup) = &self.cgroup {
+                let _ = cgroup.signal(signal, |pid| pid != self.me && !snapshot.has_seen(pid));
+            }
         }
     }
 
     /// One pass of SIGKILL over everything there is. Direct children first and without a look: a process that does
     /// nothing but fork, setsid and exit is our child for microseconds only.
     pub fn kill(&self) {
+        // All of it at once, where that is possible. Then the others: a descendant may have gone to another cgroup.
+        if let Some(cgroup) = &self.cgroup {
+            let _ = cgroup.kill();
+        }
         for child in children(self.me) {
             let _ = kill(child, SIGKILL);
         }

@@ -1,6 +1,5 @@
 //! A keeper's life: fork a blank, wait until it is needed, hold its tree, report, end.
 
-use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::Instant;
@@ -9,12 +8,13 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use nix::sys::signalfd::SignalFd;
-use nix::unistd::{ForkResult, Pid, fork, getpid};
+use nix::unistd::{ForkResult, Pid, getpid};
 
-use super::protocol::{self, End, Inbox, Own, Process, Report, Request};
+use super::protocol::{self, End, InCgroup, Inbox, Own, Process, Report, Request};
 use super::visitors::{Visitors, Wish};
-use super::{blank, channel, signals, title};
+use super::{blank, channel, nest, signals, title};
 use crate::contain::ProcessInfo;
+use crate::contain::cgroup::{Cgroup, Trouble};
 use crate::contain::subreaper::{self, Tree};
 use crate::identity::read_stat;
 use crate::registry::{self, Exit, Line};
@@ -36,25 +36,33 @@ const MAX_LISTED: usize = 1024;
 
 /// Forks a blank, waits until it is given a run, and returns when that run's tree is extinct.
 ///
-/// `Err` means that there was not even a blank, or that something of the tree is left.
-pub fn keep(control: OwnedFd, launch: OwnedFd, bot: Pid) -> Result<(), Errno> {
+/// `Err` means that there was not even a blank, or that something of the tree is left. If there is none because there is no
+/// cgroup, the bot is told.
+pub fn keep(control: OwnedFd, launch: OwnedFd, bot: Pid, order: Option<&InCgroup>) -> Result<(), Errno> {
     subreaper::become_subreaper()?;
     let signals = signals::listen()?;
     title::set(super::NAME, "spawn-owned-keeper waiting");
-    let (mut stands, standing) = std::io::pipe().map_err(|_| Errno::EMFILE)?;
-    // SAFETY: this process has one thread, so the child may do whatever we may.
-    let root = match unsafe { fork() }? {
-        ForkResult::Child => {
+    let cgroup = match nest::build(order) {
+        Ok(cgroup) => cgroup,
+        Err(trouble) => return tell_trouble(&control, trouble),
+    };
+    let (stands, standing) = std::io::pipe().map_err(|_| Errno::EMFILE)?;
+    // SAFETY: this process has one thread. The child waits, does system calls and calls `exec`, or ends.
+    let root = match unsafe { nest::fork_child(cgroup.as_ref(), &standing) } {
+        Ok(ForkResult::Child) => {
             drop((control, signals, stands));
             blank::wait(launch, standing, bot);
         }
-        ForkResult::Parent { child } => child.as_raw(),
+        Ok(ForkResult::Parent { child }) => child.as_raw(),
+        Err(errno) => {
+            return cgroup.map_or(Err(errno), |nest| tell_trouble(&control, nest::given_up(&nest, errno)));
+        }
     };
     drop((launch, standing));
-    // Its end means that the blank leads its session, or is dead already.
-    let _ = stands.read(&mut [0]);
-    drop(stands);
-    let mut keeper = Keeper::new(control, signals, root)?;
+    if let Err(trouble) = nest::await_standing(stands, root, cgroup.as_ref()) {
+        return tell_trouble(&control, trouble);
+    }
+    let mut keeper = Keeper::new(control, signals, root, cgroup)?;
     keeper.wait_for_run();
     keeper.hold();
     keeper.remember();
@@ -79,6 +87,7 @@ struct Keeper {
     /// Ourselves and the root, as the bot is to know us.
     me: Process,
     root: Process,
+    cgroup: Option<String>,
     root_reported: bool,
     escaped: Vec<ProcessInfo>,
     /// The last word, once it is spoken, and whether somebody has heard it or can read it.
@@ -88,15 +97,16 @@ struct Keeper {
 
 impl Keeper {
     /// Announces the blank. Until the bot has given it a run, its rules are those for a bot that dies.
-    fn new(control: OwnedFd, signals: SignalFd, root: i32) -> Result<Self, Errno> {
+    fn new(control: OwnedFd, signals: SignalFd, root: i32, cgroup: Option<Cgroup>) -> Result<Self, Errno> {
         let keeper = Self {
+            cgroup: cgroup.as_ref().map(|cgroup| cgroup.path().to_string_lossy().into_owned()),
             // Ourselves, and our own unreaped child: nobody else can have these numbers now.
             me: process(getpid().as_raw())?,
             root: process(root)?,
             control: Some(control),
             signals,
             inbox: Inbox::default(),
-            tree: Tree::new(root),
+            tree: Tree::new(root, cgroup),
             life: Lifecycle::new(Rules::default()),
             born: Instant::now(),
             visitors: Visitors::expect(),
@@ -198,14 +208,15 @@ impl Keeper {
         let own = [Some(self.signals.as_fd()), self.control.as_ref().map(AsFd::as_fd)];
         let watched = own.into_iter().flatten().chain(self.visitors.watched());
         let mut fds: Vec<_> = watched.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
+        let visitors = 1 + usize::from(self.control.is_some())..fds.len();
+        fds.extend(self.tree.changes());
         // EINTR cannot be: every signal we do not listen to has its default action.
         let _ = poll(&mut fds, timeout);
         let ready = |fd: &PollFd| fd.any().unwrap_or(false);
-        let visitors = 1 + usize::from(self.control.is_some());
         Woken {
-            signalled: ready(&fds[0]),
+            signalled: ready(&fds[0]) || fds[visitors.end..].iter().any(ready),
             spoken: self.control.is_some() && ready(&fds[1]),
-            visited: fds[visitors..].iter().any(ready),
+            visited: fds[visitors].iter().any(ready),
         }
     }
 
@@ -241,7 +252,8 @@ impl Keeper {
     }
 
     fn ready(&self) -> Report {
-        Report::Ready { keeper: self.me, root: self.root, address: self.visitors.address().to_owned() }
+        let (address, cgroup) = (self.visitors.address().to_owned(), self.cgroup.clone());
+        Report::Ready { keeper: self.me, root: self.root, address, cgroup }
     }
 
     /// Takes the pending signals. True if one of them asks us to end.
@@ -357,6 +369,8 @@ impl Keeper {
             Action::Kill => self.tree.kill(),
             Action::Finish => {
                 let survivors = self.tree.survivors();
+                // If there are none that is all; else the kernel refuses, and we are through with it all the same.
+                self.tree.remove_cgroup();
                 let report = self.extinct(survivors);
                 self.finish(&[report]);
             }
@@ -365,6 +379,7 @@ impl Keeper {
 
     /// The tree is empty, the root's zombie gone: the report is true when it is read.
     fn over(&mut self) -> Report {
+        self.tree.remove_cgroup();
         self.life.on(Event::Empty, self.now());
         self.extinct(Vec::new())
     }
@@ -428,6 +443,11 @@ impl Keeper {
     }
 }
 
+/// There will be no run here.
+fn tell_trouble(control: &OwnedFd, trouble: Trouble) -> Result<(), Errno> {
+    channel::send_all(control, &encode(&[Report::NoCgroup(trouble)]), &[])
+}
+
 fn encode(reports: &[Report]) -> Vec<u8> {
     reports.iter().filter_map(|report| protocol::encode(report).ok()).flatten().collect()
 }
@@ -438,6 +458,7 @@ fn process(pid: i32) -> Result<Process, Errno> {
 
 /// Why a sleep has ended; none of it if time is up.
 struct Woken {
+    /// There is a signal, or the cgroup may have become empty.
     signalled: bool,
     /// The bot has said something, or is gone.
     spoken: bool,

@@ -11,6 +11,7 @@ mod address;
 mod blank;
 pub mod channel;
 mod keep;
+mod nest;
 pub mod protocol;
 mod signals;
 mod title;
@@ -19,7 +20,7 @@ mod visitors;
 mod zygote;
 
 pub use title::ROOM as TITLE_ROOM;
-pub use zygote::{FORK, ORPHANS};
+pub use zygote::{FORK, FORK_IN_CGROUP, ORPHANS};
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process::ExitCode;

@@ -12,11 +12,12 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::contain::cgroup::{Base, Limits, Trouble};
 use crate::contain::{ProcessInfo, Usage};
 use crate::run::lifecycle::Timeout;
 use crate::run::{Cause, ExitStatus, Force, Policy};
 
-pub const VERSION: u8 = 3;
+pub const VERSION: u8 = 4;
 
 /// Arguments and environment fit: the kernel itself takes no more than 6 MiB of both.
 pub const MAX_PAYLOAD: usize = 8 << 20;
@@ -46,6 +47,13 @@ pub enum Request<'a> {
     Cancel { signal: i32, grace_ms: u64, reason: &'a str },
     /// From a visitor: make me the owner, if there is none.
     Adopt,
+}
+
+/// From the bot to the zygote, as the rest of a request for a keeper: the run is to have a cgroup.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InCgroup {
+    pub base: Base,
+    pub limits: Limits,
 }
 
 /// The rules of a run.
@@ -111,7 +119,9 @@ pub struct Process {
 pub enum Report {
     /// The first message, to whoever comes: this root waits to become a command, or has. The address is an abstract Unix
     /// socket; empty if there could be none.
-    Ready { keeper: Process, root: Process, address: String },
+    Ready { keeper: Process, root: Process, address: String, cgroup: Option<String> },
+    /// Instead of it: there is no cgroup, hence no root either. The keeper is about to end.
+    NoCgroup(Trouble),
     /// The answer to [`Request::Adopt`].
     Adopted { granted: bool },
     /// A [`Request::Signal`] did not arrive.
@@ -167,6 +177,11 @@ impl std::fmt::Display for ProtocolError {
 }
 
 impl std::error::Error for ProtocolError {}
+
+/// A message as bytes without a frame, for sockets that keep messages apart.
+pub fn payload(message: &impl Serialize) -> Result<Vec<u8>, ProtocolError> {
+    postcard::to_allocvec(message).map_err(|_| ProtocolError::Malformed)
+}
 
 /// A message as bytes for the socket.
 pub fn encode(message: &impl Serialize) -> Result<Vec<u8>, ProtocolError> {
@@ -264,7 +279,9 @@ mod tests {
                 keeper: Process { pid: 2, start: 1 },
                 root: Process { pid: 1, start: u64::MAX },
                 address: "00abc".into(),
+                cgroup: Some("/sys/fs/cgroup/x".into()),
             },
+            Report::NoCgroup(Trouble::NotTheRuns { path: "/x".into() }),
             Report::Adopted { granted: true },
             Report::SignalFailed { errno: 1 },
             Report::Warning { limit_ms: 10, remaining_ms: 2 },

@@ -1,10 +1,12 @@
 //! The process that forks keepers, ahead of their use, and cleans up after those that were killed.
 //!
-//! It understands two requests. `k`: fork a keeper; the answer is an errno and, if that is 0, the bot's ends of two new
-//! sockets, one to a keeper and one to the blank process it keeps (see [`super::keep`]). `o` with a keeper's PID and a
-//! descriptor: hold that descriptor until nothing of what that keeper has left behind exists. It knows nothing of runs,
-//! and stays until its last keeper is gone, bot or no bot.
+//! It understands three requests. `k`: fork a keeper; the answer is an errno and, if that is 0, the bot's ends of two new
+//! sockets, one to a keeper and one to the blank process it keeps (see [`super::keep`]). `c` with an order ([`InCgroup`]) and a
+//! socket: the same for a run with a cgroup, answered over that socket. `o` with a keeper's PID and a descriptor: hold that
+//! descriptor until nothing of what that keeper has left behind exists. It knows nothing of runs, and stays until its last
+//! keeper is gone, bot or no bot.
 
+use std::iter;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Instant;
 
@@ -15,13 +17,19 @@ use nix::sys::signalfd::SignalFd;
 use nix::unistd::{ForkResult, Pid, fork, getppid, setsid};
 
 use super::keep::KILL_PASS_MS;
+use super::protocol::{self, InCgroup};
 use super::{HELLO, channel, keep, signals, title};
+use crate::contain::cgroup::{self, Base};
 use crate::contain::orphans::Family;
 use crate::contain::subreaper;
 use crate::run::lifecycle::{Action, Event, Lifecycle, Rules};
 
 pub const FORK: u8 = b'k';
+pub const FORK_IN_CGROUP: u8 = b'c';
 pub const ORPHANS: u8 = b'o';
+
+/// A request is no longer than that: two paths, and a little more.
+const LONGEST: usize = 2 * 4096 + 64;
 
 pub fn serve(socket: OwnedFd) -> Result<(), Errno> {
     let bot = getppid();
@@ -39,6 +47,9 @@ pub fn serve(socket: OwnedFd) -> Result<(), Errno> {
         family: Family::mine(),
         ending: None,
         waiting: Vec::new(),
+        answer: None,
+        base: None,
+        unswept: false,
         born: Instant::now(),
     };
     while zygote.socket.is_some() || zygote.family.has_keepers() || zygote.ending.is_some() {
@@ -58,6 +69,12 @@ struct Zygote {
     ending: Option<Lifecycle>,
     /// Who wants to know that a keeper, and all that it kept, is gone.
     waiting: Vec<(i32, OwnedFd)>,
+    /// Where the order that is being carried out is answered.
+    answer: Option<OwnedFd>,
+    /// Where keepers make cgroups, once one was asked to.
+    base: Option<Base>,
+    /// A keeper was killed, and may have left its cgroup.
+    unswept: bool,
     born: Instant,
 }
 
@@ -71,7 +88,8 @@ impl Zygote {
             self.listen();
         }
         // Whatever woke us: the death of a keeper may have been seen by the bot before we had our signal.
-        if self.family.reap() && self.family.has_orphans() && self.ending.is_none() {
+        self.unswept |= self.family.reap();
+        if self.unswept && self.family.has_orphans() && self.ending.is_none() {
             self.ending = Some(Lifecycle::new(Rules { grace_ms: u64::MAX, ..Rules::default() }));
             self.tell(Event::OwnerGone);
         }
@@ -79,6 +97,9 @@ impl Zygote {
             self.end_orphans();
         }
         if self.ending.is_none() {
+            if std::mem::take(&mut self.unswept) {
+                self.sweep();
+            }
             let family = &self.family;
             self.waiting.retain(|(keeper, _)| family.has_keeper(*keeper));
         }
@@ -128,12 +149,15 @@ impl Zygote {
 
     fn listen(&mut self) {
         let Some(socket) = &self.socket else { return };
-        let (mut request, mut fds) = ([0; 5], Vec::new());
+        let (mut request, mut fds) = ([0; LONGEST], Vec::new());
         match channel::receive(socket, &mut request, &mut fds) {
             Ok(1..) if request[0] == FORK => self.fork_keeper(),
+            Ok(count @ 2..) if request[0] == FORK_IN_CGROUP => {
+                self.fork_keeper_in_cgroup(&request[1..count], fds.pop());
+            }
             Ok(5..) if request[0] == ORPHANS => {
-                let [_, keeper @ ..] = request;
-                self.waiting.extend(fds.pop().map(|fd| (i32::from_le_bytes(keeper), fd)));
+                let keeper = i32::from_le_bytes([request[1], request[2], request[3], request[4]]);
+                self.waiting.extend(fds.pop().map(|fd| (keeper, fd)));
             }
             // The bot is gone, or what speaks to us is none. Keepers see that for themselves, if nobody has stopped them.
             _ => {
@@ -143,16 +167,30 @@ impl Zygote {
         }
     }
 
+    /// An order that cannot be read, or has nowhere to be answered, closes the socket that came with it, which is an answer.
+    fn fork_keeper_in_cgroup(&mut self, order: &[u8], answer: Option<OwnedFd>) {
+        let Ok(order) = protocol::decode::<InCgroup>(order) else { return };
+        self.answer = answer;
+        let forked = self.try_to_fork_keeper(Some(&order));
+        let _ = self.answer.take().map(|answer| tell_forked(&answer, &forked));
+        // Answered before that: the first run has no reason to wait for what others have left.
+        if self.base.is_none() {
+            self.base = Some(order.base);
+            self.sweep();
+        }
+    }
+
+    fn sweep(&self) {
+        let places = self.base.iter().flat_map(|base| iter::once(&base.dir).chain(&base.roomy));
+        for place in places {
+            cgroup::sweep(place);
+        }
+    }
+
     fn fork_keeper(&mut self) {
-        let forked = self.try_to_fork_keeper();
+        let forked = self.try_to_fork_keeper(None);
         let Some(socket) = &self.socket else { return };
-        let told = match &forked {
-            Ok((control, launch)) => {
-                channel::send_all(socket, &0i32.to_le_bytes(), &[control.as_raw_fd(), launch.as_raw_fd()])
-            }
-            Err(errno) => channel::send_all(socket, &(*errno as i32).to_le_bytes(), &[]),
-        };
-        if told.is_err() {
+        if tell_forked(socket, &forked).is_err() {
             self.socket = None;
             self.family.wake_keepers();
         }
@@ -162,16 +200,16 @@ impl Zygote {
     ///
     /// Every end has one holder in the end, or a process's death would not be seen as an end of file: the keeper drops the
     /// bot's and all of ours, the bot gets its own, and we keep none.
-    fn try_to_fork_keeper(&mut self) -> Result<(OwnedFd, OwnedFd), Errno> {
+    fn try_to_fork_keeper(&mut self, order: Option<&InCgroup>) -> Result<Ends, Errno> {
         let (bots_control, control) = channel::pair()?;
         let (bots_launch, launch) = channel::pair()?;
         // SAFETY: this process has one thread, so the child may do whatever we may.
         match unsafe { fork() }? {
             ForkResult::Child => {
                 drop((bots_control, bots_launch));
-                (self.socket, self.signals) = (None, None);
+                (self.socket, self.signals, self.answer) = (None, None, None);
                 self.waiting.clear();
-                let failed = keep::keep(control, launch, self.bot).is_err();
+                let failed = keep::keep(control, launch, self.bot, order).is_err();
                 // SAFETY: ends this process without running anybody's exit handlers, as a fork should.
                 unsafe { libc::_exit(i32::from(failed)) };
             }
@@ -182,5 +220,17 @@ impl Zygote {
 
     fn now(&self) -> u64 {
         u64::try_from(self.born.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+/// The bot's ends of the sockets to a keeper and its blank.
+type Ends = (OwnedFd, OwnedFd);
+
+fn tell_forked(socket: &OwnedFd, forked: &Result<Ends, Errno>) -> Result<(), Errno> {
+    match forked {
+        Ok((control, launch)) => {
+            channel::send_all(socket, &0i32.to_le_bytes(), &[control.as_raw_fd(), launch.as_raw_fd()])
+        }
+        Err(errno) => channel::send_all(socket, &(*errno as i32).to_le_bytes(), &[]),
     }
 }

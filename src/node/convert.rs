@@ -3,11 +3,12 @@
 use napi_derive::napi;
 
 use crate::contain::ProcessInfo;
+use crate::contain::cgroup::Limits;
 use crate::identity::ProcessRef;
 use crate::registry::Instance;
 use crate::run::Policy;
 use crate::run::lifecycle::Timeout;
-use crate::spawn::{Extinct, Launch, RunEvent, Stdio};
+use crate::spawn::{Extinct, Launch, RunEvent, Stdio, Tier};
 
 /// A descriptor that is to be a new stream.
 pub const STREAM: i32 = -3;
@@ -43,6 +44,11 @@ pub struct LaunchOptions {
     pub silence_ms: f64,
     /// Our ends of its outputs, of those that [`super::Host::open_streams`] has made.
     pub outputs: Vec<i32>,
+    #[napi(ts_type = "'auto' | 'keeper' | 'cgroup'")]
+    pub containment: String,
+    /// Not given: no limit.
+    pub memory_bytes: Option<f64>,
+    pub processes: Option<f64>,
 }
 
 impl LaunchOptions {
@@ -81,6 +87,15 @@ impl LaunchOptions {
             on_owner_exit: policy(options.keep_on_owner_exit),
             on_leader_exit: policy(options.keep_on_leader_exit),
             grace_ms: milliseconds(options.grace_ms),
+            tier: match options.containment.as_str() {
+                "keeper" => Tier::Keeper,
+                "cgroup" => Tier::Cgroup,
+                _ => Tier::Auto,
+            },
+            limits: Limits {
+                memory_bytes: options.memory_bytes.map(whole),
+                processes: options.processes.map(whole),
+            },
             timeout: (after_ms > 0).then_some(Timeout { after_ms, signal: options.timeout_signal }),
             silence_ms: (silence_ms > 0).then_some(silence_ms),
             outputs: options.outputs,
@@ -88,9 +103,13 @@ impl LaunchOptions {
     }
 }
 
+pub fn milliseconds(value: f64) -> u64 {
+    whole(value)
+}
+
 /// JS numbers are doubles; the cast saturates, and NaN becomes 0.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-pub fn milliseconds(value: f64) -> u64 {
+fn whole(value: f64) -> u64 {
     value as u64
 }
 

@@ -80,8 +80,7 @@ pub fn end(record: &Record, signal: i32, grace: Duration, reason: &str) -> Ended
             // What we lack is no reason to kill anybody.
             Err(Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM) => break,
             Err(_) => {
-                let killed =
-                    keeps(&keeper.start_token, root) && keeper.start_token.signal(libc::SIGKILL).is_ok();
+                let killed = keeps(&keeper.start_token, root) && kill(&keeper.start_token);
                 let mut ended = from_outside(record, signal, grace, reason);
                 // Its zygote may have been faster than our look.
                 ended.found |= killed;
@@ -90,6 +89,13 @@ pub fn end(record: &Record, signal: i32, grace: Duration, reason: &str) -> Ended
         }
     }
     from_outside(record, signal, grace, reason)
+}
+
+/// Waits until it is dead, too: what it kept is anybody's only then.
+fn kill(keeper: &ProcessRef) -> bool {
+    keeper
+        .pinned()
+        .is_ok_and(|pin| pin.signal(libc::SIGKILL).is_ok_and(|()| pin.wait_exited(Some(PERSISTENCE)).is_ok()))
 }
 
 /// How long a keeper is visited again that could not be talked to. One that is at home but busy gets as long as it would have
@@ -147,7 +153,7 @@ fn from_outside(record: &Record, signal: i32, grace: Duration, reason: &str) -> 
     let mut ended = Ended {
         found: false,
         ending: match record.containment {
-            Containment::Keeper => Ending::Lost,
+            Containment::Keeper | Containment::Cgroup => Ending::Lost,
             Containment::Group | Containment::Process => Ending::Kept(Cause::Cancel),
         },
         asked: reason.to_owned(),
@@ -156,7 +162,7 @@ fn from_outside(record: &Record, signal: i32, grace: Duration, reason: &str) -> 
         escaped: Vec::new(),
         survivors: Vec::new(),
     };
-    if record.containment == Containment::Keeper && cookie::is_around_us(&record.run_id) {
+    if record.containment.has_keeper() && cookie::is_around_us(&record.run_id) {
         ended.survivors.push(ourselves());
         return ended;
     }

@@ -148,6 +148,14 @@ pub fn carry_out(
         matches!(planned.action, Verb::Drop | Verb::DropReused) && ours.contains_key(&planned.key)
     };
     let gone: Vec<String> = planned.iter().filter(is_gone).map(|planned| planned.key.clone()).collect();
+    for abandoned in planned
+        .iter()
+        .filter(is_gone)
+        .filter_map(|planned| planned.record.recorded_cgroup().and_then(|cgroup| cgroup.abandoned()))
+    {
+        // Empty, or the kernel refuses.
+        let _ = abandoned.remove();
+    }
     if !gone.is_empty() {
         instance.registry.drop_claimed(gone)?;
     }

@@ -9,7 +9,7 @@ use super::classify::{Boot, Facts, Group, Keeper, Lease, Namespace, Owner, Prote
 use crate::contain::cookie;
 use crate::contain::outside::{GroupState, Scan, Target};
 use crate::identity::{self, ProcessRef, State, read_stat};
-use crate::registry::{self, Containment, Record, import, now_ms};
+use crate::registry::{self, Record, import, now_ms};
 
 /// Below this the system's own processes live.
 const LOWEST_PID: i32 = 100;
@@ -167,18 +167,19 @@ impl<'a> Observer<'a> {
 
     /// Whether we are a part of the run: whatever carries its cookie may be our own.
     fn belongs_to(record: &Record) -> bool {
-        record.containment == Containment::Keeper && cookie::is_around_us(&record.run_id)
+        record.containment.has_keeper() && cookie::is_around_us(&record.run_id)
     }
 }
 
 /// How a record's tree is found without its keeper.
 pub fn target<'a>(record: &'a Record, root: &'a ProcessRef) -> Target<'a> {
-    let kept = record.containment == Containment::Keeper;
+    let kept = record.containment.has_keeper();
     Target {
         root,
         leads_group: record.pgid == Some(record.pid),
         run_id: kept.then_some(record.run_id.as_str()),
         members: &record.members,
+        cgroup: record.recorded_cgroup(),
     }
 }
 

@@ -42,6 +42,7 @@ const TOO_LATE_MS: u64 = 253_402_300_800_000;
 
 const PREVIEW: usize = 120;
 const ID: usize = 256;
+const PATH: usize = 4096;
 const WHY: usize = 200;
 
 /// Fields that only we write. With one of them an entry is ours, and is not taken for an old one because the others are
@@ -178,6 +179,7 @@ pub fn sound(mut record: Record) -> Result<Record, String> {
         &mut record.scope_key,
     ];
     texts.into_iter().flatten().for_each(|text| tidy(text, ID));
+    record.cgroup.iter_mut().for_each(|path| tidy(path, PATH));
     if let Some(exit) = &mut record.exit {
         tidy(&mut exit.ending, ID);
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::contain::cgroup::Recorded;
 use crate::identity::ProcessRef;
 use crate::run::Policy;
 pub use crate::run::State;
@@ -40,6 +41,9 @@ pub struct Record {
     pub containment: Containment,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keeper: Option<Keeper>,
+    /// The run's cgroup, as a directory. It bears the keeper's name; one that does not is nobody's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -65,10 +69,19 @@ pub struct Record {
 pub enum Containment {
     /// A keeper: nobody leaves.
     Keeper,
+    /// A keeper, and a cgroup: nobody leaves, even when the keeper was killed.
+    Cgroup,
     /// A registered process that leads its group.
     Group,
     /// A registered process in somebody else's group: it and its descendants.
     Process,
+}
+
+impl Containment {
+    /// The run was spawned, and has or had a keeper.
+    pub fn has_keeper(self) -> bool {
+        matches!(self, Self::Keeper | Self::Cgroup)
+    }
 }
 
 /// The run's keeper, and the abstract Unix socket at which it can be asked.
@@ -121,6 +134,7 @@ impl Record {
             pgid: None,
             containment: Containment::Process,
             keeper: None,
+            cgroup: None,
             backend_id: None,
             scope_key: None,
             labels: BTreeMap::new(),
@@ -132,6 +146,11 @@ impl Record {
             members: Vec::new(),
             exit: None,
         }
+    }
+
+    /// The run's cgroup and whose it is to be.
+    pub fn recorded_cgroup(&self) -> Option<Recorded<'_>> {
+        Some(Recorded { path: self.cgroup.as_deref()?, keeper: &self.keeper.as_ref()?.start_token })
     }
 
     /// What tells entries apart. The root's identity is unique for ever; run ids are chosen by people.

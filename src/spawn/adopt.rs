@@ -79,6 +79,7 @@ pub fn adopt(owner: &Instance, key: &str, on_event: OnEvent) -> Result<Option<Ru
         Ok((visit, heard)) => {
             // Its bot may not have lived to say so.
             entry.started();
+            let cgroup = record.cgroup;
             let run = Run::new(visit.socket, keeper.start_token, runtime, entry, record.grace_ms, None);
             let ears = Ears {
                 run: run.clone(),
@@ -86,6 +87,7 @@ pub fn adopt(owner: &Instance, key: &str, on_event: OnEvent) -> Result<Option<Ru
                 heard,
                 inbox: visit.inbox,
                 root,
+                cgroup,
                 origin: None,
                 run_id: record.run_id,
                 timeout: None,

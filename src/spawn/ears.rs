@@ -14,6 +14,7 @@ use super::unix::refused_with;
 use super::zygote::Origin;
 use super::{Extinct, OnEvent, RunEvent, runtime};
 use crate::contain::ProcessInfo;
+use crate::contain::cgroup::Recorded;
 use crate::contain::outside::{self, Target};
 use crate::identity::ProcessRef;
 use crate::keeper::channel;
@@ -34,6 +35,8 @@ pub struct Ears {
     pub heard: Vec<Report>,
     pub inbox: Inbox,
     pub root: ProcessRef,
+    /// The directory of its cgroup.
+    pub cgroup: Option<String>,
     /// `None` for an adopted run: another bot's zygote is none of ours.
     pub origin: Option<Origin>,
     pub run_id: String,
@@ -124,7 +127,7 @@ impl Ears {
             match report {
                 Report::Extinct(end) => return Some((root_exit, end)),
                 // Not for an owner's ears.
-                Report::Ready { .. } | Report::Adopted { .. } => return None,
+                Report::Ready { .. } | Report::NoCgroup(_) | Report::Adopted { .. } => return None,
                 Report::Warning { limit_ms, remaining_ms } => {
                     let deadline = Deadline::Overall;
                     (self.on_event)(RunEvent::Warning { deadline, limit_ms, remaining_ms });
@@ -162,8 +165,11 @@ impl Ears {
             let _ = tokio::time::timeout(grace + limit, ended(&gone)).await;
         }
         let (root, run_id) = (self.root.clone(), self.run_id.clone());
+        let (cgroup, keeper) = (self.cgroup.clone(), self.run.keeper().clone());
         let end = move || {
-            outside::end_tree(&Target::spawned(&root, &run_id), libc::SIGTERM, grace, limit).survivors
+            let cgroup = cgroup.as_deref().map(|path| Recorded { path, keeper: &keeper });
+            let target = Target { cgroup, ..Target::spawned(&root, &run_id) };
+            outside::end_tree(&target, libc::SIGTERM, grace, limit).survivors
         };
         match runtime::get() {
             Ok(runtime) => runtime.run(end).await.unwrap_or_default(),

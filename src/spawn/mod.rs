@@ -14,6 +14,7 @@ pub mod register;
 mod run;
 pub mod runtime;
 mod silence;
+mod tier;
 mod unix;
 mod watch;
 mod zygote;
@@ -26,6 +27,7 @@ use nix::errno::Errno;
 
 use std::collections::BTreeMap;
 
+use crate::contain::cgroup::{Limits, Trouble};
 use crate::contain::{ProcessInfo, Usage};
 use crate::registry::{Instance, RegistryError};
 use crate::run::lifecycle::Timeout;
@@ -34,6 +36,7 @@ use crate::run::{Cause, Deadline, ExitStatus, Force, Policy};
 
 pub use crate::keeper::channel::pair as stream_pair;
 pub use run::Run;
+pub use tier::Tier;
 pub use unix::{Launcher, Pending, end_stream};
 
 /// What to start. The strings are as in [`crate::keeper::protocol::Command`], without the cookie.
@@ -60,6 +63,8 @@ pub struct Launch {
     pub on_owner_exit: Policy,
     pub on_leader_exit: Policy,
     pub grace_ms: u64,
+    pub tier: Tier,
+    pub limits: Limits,
     pub timeout: Option<Timeout>,
     /// How long nothing may be heard of it.
     pub silence_ms: Option<u64>,
@@ -137,6 +142,8 @@ pub enum LaunchError {
     Unrecorded(RegistryError),
     /// It was to outlive its bot, but its keeper has no address at which it could be found again.
     Unreachable,
+    /// It was to have a cgroup, and cannot.
+    Cgroup(Trouble),
 }
 
 impl From<RegistryError> for LaunchError {
@@ -160,6 +167,7 @@ impl LaunchError {
             Self::TooManyDescriptors => "ERR_OWNED_TOO_MANY_STDIO",
             Self::Unrecorded(error) => error.code(),
             Self::Unreachable => "ERR_OWNED_UNREACHABLE",
+            Self::Cgroup(_) => "ERR_OWNED_CGROUP",
         }
     }
 }
@@ -208,6 +216,10 @@ impl std::fmt::Display for LaunchError {
                 f,
                 "options.onOwnerExit is 'keep', but the run's keeper cannot open an address at which the next bot would find \
                  it. Nothing was started. Allow Unix sockets, or use 'kill'."
+            ),
+            Self::Cgroup(trouble) => write!(
+                f,
+                "the run cannot have a cgroup, which options.limits and containment 'cgroup' need: {trouble}. Nothing was started."
             ),
         }
     }

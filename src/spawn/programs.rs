@@ -119,6 +119,8 @@ mod tests {
             timeout: None,
             silence_ms: None,
             outputs: Vec::new(),
+            tier: crate::spawn::Tier::Auto,
+            limits: crate::contain::cgroup::Limits::default(),
         }
     }
 

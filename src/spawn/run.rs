@@ -56,6 +56,10 @@ impl Run {
         Self(Arc::new(Inner { control, keeper, abandoned, watchdog, runtime, entry, grace_ms, listening }))
     }
 
+    pub(super) fn keeper(&self) -> &ProcessRef {
+        &self.0.keeper
+    }
+
     pub(super) fn entry(&self) -> &Entry {
         &self.0.entry
     }

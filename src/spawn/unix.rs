@@ -18,7 +18,7 @@ use super::programs::{Program, Programs};
 use super::run::Run;
 use super::runtime::Runtime;
 use super::silence::Listening;
-use super::zygote::{Keeper, Zygote, first_message};
+use super::zygote::{Keeper, NoKeeper, Zygote, first_message};
 use super::{Launch, LaunchError, OnEvent, Stdio, Streams, environment, runtime};
 use crate::contain::outside::{self, Target};
 use crate::identity::ProcessRef;
@@ -102,7 +102,7 @@ impl Launcher {
         })?;
         let mut attempt = 1;
         let (keeper, entry) = loop {
-            let keeper = self.take_keeper(&mut shared)?;
+            let keeper = self.take_keeper(&mut shared, &launch)?;
             if keeper.address.is_empty() && launch.on_owner_exit == Policy::Keep {
                 return Err(LaunchError::Unreachable);
             }
@@ -146,7 +146,7 @@ impl Launcher {
     /// [`super::RunEvent::Refused`].
     pub fn finish(&self, pending: Pending, on_event: OnEvent) -> Result<Run, LaunchError> {
         let Pending { keeper, entry, program, proven, listening, launch, runtime, .. } = pending;
-        let Keeper { control, inbox, launch: exec, root, process, origin, .. } = keeper;
+        let Keeper { control, inbox, launch: exec, root, process, origin, cgroup, .. } = keeper;
         if !proven {
             let failed = match wait_for_exec(&exec, &root) {
                 Ok(None) => None,
@@ -175,8 +175,19 @@ impl Launcher {
         let (exec, origin, heard) = (Some(exec), Some(origin), Vec::new());
         let timeout = launch.timeout.map(|timeout| Duration::from_millis(timeout.after_ms));
         let (run_id, counters) = (launch.run_id, launch.owner.counters);
-        let ears =
-            Ears { run: run.clone(), exec, heard, inbox, root, origin, run_id, timeout, counters, on_event };
+        let ears = Ears {
+            run: run.clone(),
+            exec,
+            heard,
+            inbox,
+            root,
+            cgroup,
+            origin,
+            run_id,
+            timeout,
+            counters,
+            on_event,
+        };
         runtime.loop_handle.spawn(ears.listen());
         Ok(run)
     }
@@ -204,25 +215,40 @@ impl Launcher {
         }
     }
 
-    fn take_keeper(&self, shared: &mut Shared) -> Result<Keeper, LaunchError> {
+    fn take_keeper(&self, shared: &mut Shared, launch: &Launch) -> Result<Keeper, LaunchError> {
         let now = Credentials::now().map_err(LaunchError::refused)?;
         let current = shared.zygote.as_mut().filter(|zygote| zygote.credentials == now);
-        match current.map(Zygote::take) {
+        match current.map(|zygote| keeper_for(zygote, launch)) {
             Some(Ok(keeper)) => return Ok(keeper),
-            Some(Err(errno @ (Errno::EAGAIN | Errno::ENOMEM | Errno::EMFILE | Errno::ENFILE))) => {
+            Some(Err(NoKeeper::Cgroup(trouble))) => return Err(LaunchError::Cgroup(trouble)),
+            Some(Err(NoKeeper::Errno(
+                errno @ (Errno::EAGAIN | Errno::ENOMEM | Errno::EMFILE | Errno::ENFILE),
+            ))) => {
                 return Err(LaunchError::refused(errno));
             }
             // None yet, or one that no longer stands for this bot, or one that somebody has killed.
             _ => shared.zygote = None,
         }
         let zygote = shared.zygote.insert(Zygote::start(&self.keeper, now)?);
-        zygote
-            .take()
-            .map_err(|errno| LaunchError::KeeperBroken { path: self.keeper.clone(), why: errno.to_string() })
+        keeper_for(zygote, launch).map_err(|no_keeper| match no_keeper {
+            NoKeeper::Cgroup(trouble) => LaunchError::Cgroup(trouble),
+            NoKeeper::Errno(errno) => {
+                LaunchError::KeeperBroken { path: self.keeper.clone(), why: errno.to_string() }
+            }
+        })
     }
 
     fn shared(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A keeper of the kind that the run is to have.
+fn keeper_for(zygote: &mut Zygote, launch: &Launch) -> Result<Keeper, NoKeeper> {
+    if launch.tier.wants_cgroup(&launch.limits) {
+        zygote.fork_in_cgroup(launch.limits)
+    } else {
+        zygote.take()
     }
 }
 
@@ -245,7 +271,8 @@ fn record(launch: &Launch, keeper: &Keeper) -> Record {
         state: State::Starting,
         start_token: Some(keeper.root.clone()),
         pgid: Some(keeper.root.pid),
-        containment: Containment::Keeper,
+        containment: if keeper.cgroup.is_some() { Containment::Cgroup } else { Containment::Keeper },
+        cgroup: keeper.cgroup.clone(),
         keeper: Some(registry::Keeper {
             start_token: keeper.process.clone(),
             address: keeper.address.clone(),

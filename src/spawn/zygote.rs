@@ -1,5 +1,6 @@
 //! The bot's zygote, and the keepers it has forked ahead.
 
+use std::cell::OnceCell;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -11,11 +12,12 @@ use nix::libc;
 use tokio::io::unix::AsyncFd;
 
 use super::inherited::Credentials;
-use super::{LaunchError, runtime};
+use super::{LaunchError, runtime, tier};
+use crate::contain::cgroup::{self, Base, Limits, Trouble, WhyNot};
 use crate::contain::cookie;
 use crate::identity::{FORCE_FALLBACK, Pidfd, ProcessRef};
 use crate::keeper::protocol::{self, Inbox, Report};
-use crate::keeper::{FORK, HELLO, ORPHANS, TITLE_ROOM, ZYGOTE, channel};
+use crate::keeper::{FORK, FORK_IN_CGROUP, HELLO, ORPHANS, TITLE_ROOM, ZYGOTE, channel};
 
 /// A loaded machine may take its time to run a small program, but not for ever.
 const LIMIT: Duration = Duration::from_secs(5);
@@ -29,6 +31,8 @@ pub struct Zygote {
     process: Option<Child>,
     /// Keepers that were asked for and not yet taken.
     ordered: usize,
+    /// Where runs get cgroups, once one has wanted one: in the cgroup of the bot as it was then.
+    base: OnceCell<Result<Base, WhyNot>>,
     /// As it was when the zygote was started.
     pub credentials: Credentials,
 }
@@ -43,6 +47,8 @@ pub struct Keeper {
     /// The keeper itself, and where others find it; empty if they cannot.
     pub process: ProcessRef,
     pub address: String,
+    /// The directory of its cgroup.
+    pub cgroup: Option<String>,
     pub origin: Origin,
 }
 
@@ -51,6 +57,20 @@ pub struct Keeper {
 pub struct Origin {
     zygote: Arc<OwnedFd>,
     keeper: i32,
+}
+
+/// Why there is no keeper.
+#[derive(Debug)]
+pub enum NoKeeper {
+    Errno(Errno),
+    /// There could be one, but not with the cgroup that was asked for.
+    Cgroup(Trouble),
+}
+
+impl From<Errno> for NoKeeper {
+    fn from(errno: Errno) -> Self {
+        Self::Errno(errno)
+    }
 }
 
 impl Origin {
@@ -69,7 +89,13 @@ impl Zygote {
     pub fn start(executable: &Path, credentials: Credentials) -> Result<Self, LaunchError> {
         let (ours, theirs) = channel::message_pair().map_err(LaunchError::refused)?;
         let process = execute(executable, theirs)?;
-        let zygote = Self { socket: Arc::new(ours), process: Some(process), ordered: 0, credentials };
+        let zygote = Self {
+            socket: Arc::new(ours),
+            process: Some(process),
+            ordered: 0,
+            base: OnceCell::new(),
+            credentials,
+        };
         zygote.hello().map_err(|why| LaunchError::KeeperBroken { path: executable.to_owned(), why })?;
         Ok(zygote)
     }
@@ -95,27 +121,54 @@ impl Zygote {
     }
 
     /// The next keeper, ordered long ago if all is well.
-    pub fn take(&mut self) -> Result<Keeper, Errno> {
+    pub fn take(&mut self) -> Result<Keeper, NoKeeper> {
         self.stock_up(1)?;
-        // Keepers of a dead zygote would serve, but without their second line.
-        if channel::has_hung_up(&*self.socket)? {
-            return Err(Errno::ECONNRESET);
-        }
-        let mut errno = [0; 4];
-        let mut fds = Vec::with_capacity(2);
-        let received = self.receive(&mut errno, &mut fds);
+        self.must_live()?;
+        let (mut answer, mut fds) = ([0; 4], Vec::with_capacity(2));
+        let received = self.receive(&mut answer, &mut fds);
         if received.is_ok_and(|count| count > 0) || received == Err(Errno::EMFILE) {
             self.ordered -= 1;
         }
+        self.forked(received, answer, fds)
+    }
+
+    /// A keeper whose run has a cgroup. None of those waits: few runs have one.
+    pub fn fork_in_cgroup(&self, limits: Limits) -> Result<Keeper, NoKeeper> {
+        self.must_live()?;
+        let base = self.base.get_or_init(cgroup::find);
+        let order = tier::order(limits, base).map_err(NoKeeper::Cgroup)?;
+        let mut request = vec![FORK_IN_CGROUP];
+        request.extend(protocol::payload(&order).map_err(|_| Errno::EINVAL)?);
+        // Answered over a socket of its own, as those that were ordered ahead come over the other.
+        let (answers, theirs) = channel::message_pair()?;
+        channel::send_all(&*self.socket, &request, &[theirs.as_raw_fd()])?;
+        drop(theirs);
+        let (mut errno, mut fds) = ([0; 4], Vec::with_capacity(2));
+        let received = channel::receive_within(&answers, &mut errno, &mut fds, LIMIT);
+        self.forked(received, errno, fds)
+    }
+
+    /// Keepers of a dead zygote would serve, but without their second line.
+    fn must_live(&self) -> Result<(), Errno> {
+        if channel::has_hung_up(&*self.socket)? { Err(Errno::ECONNRESET) } else { Ok(()) }
+    }
+
+    /// What the zygote has answered.
+    fn forked(
+        &self,
+        received: Result<usize, Errno>,
+        errno: [u8; 4],
+        fds: Vec<OwnedFd>,
+    ) -> Result<Keeper, NoKeeper> {
         if received? == 0 {
-            return Err(Errno::ECONNRESET);
+            return Err(Errno::ECONNRESET.into());
         }
         let mut fds = fds.into_iter();
         match (i32::from_le_bytes(errno), fds.next(), fds.next()) {
             (0, Some(control), Some(launch)) => Keeper::ready(control, launch, &self.socket),
             // Out of descriptors on our side: the kernel has dropped them.
-            (0, ..) => Err(Errno::EMFILE),
-            (errno, ..) => Err(Errno::from_raw(errno)),
+            (0, ..) => Err(Errno::EMFILE.into()),
+            (errno, ..) => Err(Errno::from_raw(errno).into()),
         }
     }
 
@@ -125,22 +178,24 @@ impl Zygote {
 }
 
 impl Keeper {
-    fn ready(control: OwnedFd, launch: OwnedFd, zygote: &Arc<OwnedFd>) -> Result<Self, Errno> {
+    fn ready(control: OwnedFd, launch: OwnedFd, zygote: &Arc<OwnedFd>) -> Result<Self, NoKeeper> {
         let mut inbox = Inbox::default();
         match first_message(control.as_fd(), &mut inbox, LIMIT)? {
             Some(payload) => match protocol::decode(&payload) {
-                Ok(Report::Ready { keeper, root, address }) => Ok(Self {
+                Ok(Report::Ready { keeper, root, address, cgroup }) => Ok(Self {
                     control,
                     inbox,
                     launch,
                     root: ProcessRef::known(root.pid, root.start),
                     process: ProcessRef::known(keeper.pid, keeper.start),
                     address,
+                    cgroup,
                     origin: Origin { zygote: zygote.clone(), keeper: keeper.pid },
                 }),
-                _ => Err(Errno::EPROTO),
+                Ok(Report::NoCgroup(trouble)) => Err(NoKeeper::Cgroup(trouble)),
+                _ => Err(Errno::EPROTO.into()),
             },
-            None => Err(Errno::ECONNRESET),
+            None => Err(Errno::ECONNRESET.into()),
         }
     }
 }

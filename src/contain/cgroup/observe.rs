@@ -39,7 +39,7 @@ fn facts(candidate: &Candidate) -> Facts {
     }
 }
 
-fn level(path: &Path) -> Option<Level> {
+pub(super) fn level(path: &Path) -> Option<Level> {
     let dir = files::directory(path).ok().filter(is_cgroup2)?;
     let may = |name: &str, what| faccessat(&dir, name, what, AtFlags::AT_EACCESS).is_ok();
     let has_processes = files::open_in(&dir, "cgroup.procs", OFlag::O_RDONLY)

@@ -260,6 +260,26 @@ fn a_cgroup_with_the_same_name_is_never_shared() {
     assert!(scene.cgroup.path().exists(), "and the failure has not removed it");
 }
 
+#[test]
+fn a_mark_of_systemds_is_seen_and_nothing_else_is_taken_for_one() {
+    let Some(scene) = Scene::set() else { return };
+    let path = std::ffi::CString::new(scene.cgroup.path().to_str().unwrap()).unwrap();
+    let mark = |value: &[u8]| {
+        // SAFETY: both strings end with a NUL, and the value is as long as we say.
+        unsafe {
+            libc::setxattr(path.as_ptr(), c"user.delegate".as_ptr(), value.as_ptr().cast(), value.len(), 0)
+        }
+    };
+    let delegated = || observe::level(scene.cgroup.path()).unwrap().delegated;
+    assert!(!delegated());
+    for (value, expected) in [(&b"0"[..], false), (b"11", false), (b"", false), (b"1", true)] {
+        if mark(value) != 0 {
+            return println!("not tested here: no such attributes ({})", Errno::last());
+        }
+        assert_eq!(delegated(), expected, "{value:?}");
+    }
+}
+
 /// Where the kernel counts processes in version 2, which it does not if version 1 does.
 #[test]
 fn no_more_processes_than_the_limit_are_born() {

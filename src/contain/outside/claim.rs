@@ -13,6 +13,8 @@ use crate::identity::{ProcessRef, State};
 pub(super) enum Proof {
     /// It is known by its identity, or carries the run's id.
     Itself,
+    /// It is in the run's cgroup.
+    InCgroup,
     /// It is in the run's group, which is the run's because of the witness.
     Group { witness: i32 },
     /// It is a child of one that is the run's.
@@ -34,9 +36,9 @@ pub(super) type Known = HashMap<i32, u64>;
 /// been given to anybody else since. Without such a witness a group with the root's number may be a stranger's, and if somebody
 /// else has that number, it is.
 ///
-/// Whatever descends from a member is a member. `known` are those that were proven before: they are the run's even if what
+/// `inside` are those in the run's cgroup, wherever else they went. Whatever descends from a member is a member. `known` are those that were proven before: they are the run's even if what
 /// has proven it is gone.
-pub(super) fn ours<'a>(scan: &'a Scan, target: &Target, known: &Known) -> Vec<Claim<'a>> {
+pub(super) fn ours<'a>(scan: &'a Scan, target: &Target, known: &Known, inside: &[i32]) -> Vec<Claim<'a>> {
     let mut claims = Claims::default();
     if target.root.without_a_look().is_some() {
         return claims.list;
@@ -46,6 +48,7 @@ pub(super) fn ours<'a>(scan: &'a Scan, target: &Target, known: &Known) -> Vec<Cl
     if let Some(witness) = witness(target, &claims.list).filter(|_| !scan.is_shared(target.root.pid)) {
         claims.add_all(group(scan, target), Proof::Group { witness });
     }
+    claims.add_all(inside.iter().filter_map(|&pid| scan.touchable(pid)), Proof::InCgroup);
     let mut next = 0;
     while let Some(parent) = claims.list.get(next).map(|claim| claim.stat) {
         let children = scan.children(parent.pid).filter(|child| tree::is_child(child, parent));
@@ -171,13 +174,22 @@ mod tests {
         run_id: Option<&'static str>,
         members: Vec<ProcessRef>,
         known: Known,
+        inside: Vec<i32>,
         off_limits: HashSet<i32>,
     }
 
     fn spawned() -> Question {
         let root = ProcessRef::known(100, 5);
-        let (known, off_limits) = (Known::new(), HashSet::new());
-        Question { root, leads_group: true, run_id: Some("r"), members: Vec::new(), known, off_limits }
+        let (known, inside, off_limits) = (Known::new(), Vec::new(), HashSet::new());
+        Question {
+            root,
+            leads_group: true,
+            run_id: Some("r"),
+            members: Vec::new(),
+            known,
+            inside,
+            off_limits,
+        }
     }
 
     fn registered() -> Question {
@@ -192,10 +204,10 @@ mod tests {
 
         fn ask(&self, rows: Vec<Row>) -> (Vec<i32>, GroupState) {
             let Self { root, leads_group, run_id, members, .. } = self;
-            let target = Target { root, leads_group: *leads_group, run_id: *run_id, members };
+            let target = Target { root, leads_group: *leads_group, run_id: *run_id, members, cgroup: None };
             let scan = Scan::of(rows, self.off_limits.clone());
             let mut pids: Vec<_> =
-                ours(&scan, &target, &self.known).iter().map(|claim| claim.stat.pid).collect();
+                ours(&scan, &target, &self.known, &self.inside).iter().map(|claim| claim.stat.pid).collect();
             pids.sort_unstable();
             (pids, group_state(&scan, &target))
         }
@@ -341,6 +353,24 @@ mod tests {
     }
 
     #[test]
+    fn whoever_is_in_the_cgroup_is_the_runs_and_so_is_what_it_has_started() {
+        let inside = |inside: &[i32]| Question { inside: inside.to_vec(), ..spawned() };
+        let rows = || vec![row(200, 200, 'S', &[]), child(201, 200, "x", &[]), row(300, 300, 'S', &[])];
+        check(&inside(&[200]), rows(), &[200, 201], Empty);
+        check(&inside(&[]), rows(), &[], Empty);
+        // Gone since the scan was taken, or come after it, or dead.
+        check(&inside(&[400]), rows(), &[], Empty);
+        check(&inside(&[200]), vec![row(200, 200, 'Z', &[])], &[], Empty);
+    }
+
+    #[test]
+    fn one_in_the_cgroup_does_not_vouch_for_a_group_that_is_not_the_roots() {
+        let question = Question { inside: vec![200], ..spawned() };
+        let rows = vec![row(200, 200, 'S', &[]), row(201, 200, 'S', &[]), row(102, 100, 'S', &[])];
+        check(&question, rows, &[200], Unproven);
+    }
+
+    #[test]
     fn we_our_ancestors_and_init_are_nobodys_members_and_prove_nothing() {
         for pid in [1, 100] {
             let root = ProcessRef::known(pid, 5);
@@ -349,8 +379,9 @@ mod tests {
             check(&question, rows, &[], Unproven);
         }
         let ourselves = Question { off_limits: HashSet::from([101]), ..spawned() };
-        let rows = vec![row(101, 100, 'S', &["r"]), row(102, 100, 'S', &[]), child(103, 101, "x", &[])];
-        check(&ourselves, rows, &[], Unproven);
+        let rows = || vec![row(101, 100, 'S', &["r"]), row(102, 100, 'S', &[]), child(103, 101, "x", &[])];
+        check(&ourselves, rows(), &[], Unproven);
+        check(&Question { inside: vec![1, 101], ..ourselves }, rows(), &[], Unproven);
     }
 
     #[test]

@@ -73,6 +73,7 @@ impl Scan {
             || self.by_group.contains_key(&target.root.pid)
             || target.run_id.is_some_and(|run_id| self.by_run.contains_key(run_id))
             || target.members.iter().any(|member| self.holder(member.pid).is_some())
+            || target.cgroup.and_then(|cgroup| cgroup.abandoned()).is_some_and(|cgroup| cgroup.is_populated())
     }
 
     /// What had become of a process when the scan was taken, if it existed before.
@@ -98,6 +99,11 @@ impl Scan {
         let stat = self.holder(process.pid)?;
         let is_it = process.without_a_look().is_none() && stat.start == process.start && !stat.is_dead();
         (is_it && !self.off_limits.contains(&stat.pid)).then_some(stat)
+    }
+
+    /// Whoever has the number, if it is alive and may be touched.
+    pub(super) fn touchable(&self, pid: i32) -> Option<&Stat> {
+        self.holder(pid).filter(|stat| !stat.is_dead() && !self.off_limits.contains(&pid))
     }
 
     pub(super) fn group(&self, pgrp: i32) -> impl Iterator<Item = &Stat> {

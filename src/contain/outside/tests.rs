@@ -60,7 +60,7 @@ impl Tree {
 }
 
 fn registered(root: &ProcessRef, leads_group: bool) -> Target<'_> {
-    Target { root, leads_group, run_id: None, members: &[] }
+    Target { root, leads_group, run_id: None, members: &[], cgroup: None }
 }
 
 #[test]
