@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use nix::errno::Errno;
@@ -24,9 +24,14 @@ pub(super) fn parsed(read: io::Result<Vec<u8>>) -> Result<Stat, Errno> {
 
 /// This boot, as the kernel names it. Empty if `/proc` does not say: then nothing can be verified.
 pub fn boot_id() -> &'static str {
-    static BOOT: OnceLock<String> = OnceLock::new();
+    boot()
+}
+
+/// The same, to be shared.
+pub(super) fn boot() -> &'static Arc<str> {
+    static BOOT: OnceLock<Arc<str>> = OnceLock::new();
     BOOT.get_or_init(|| {
-        fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+        fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().into()
     })
 }
 

@@ -12,8 +12,11 @@ mod token;
 pub use linux::{ancestors, boot_id, page_size, pid_namespace, read_stat, started_at_ms, ticks_to_ms};
 pub use pinned::{FORCE_FALLBACK, Pidfd};
 
+use std::sync::Arc;
+
 use nix::errno::Errno;
 
+use linux::boot;
 use pinned::Means;
 
 /// A process, named for ever: the PID together with the moment it started, the boot and the PID namespace in
@@ -29,7 +32,8 @@ use pinned::Means;
 pub struct ProcessRef {
     pub pid: i32,
     pub start: u64,
-    pub boot: String,
+    /// Shared: all processes of this boot have the same.
+    pub boot: Arc<str>,
     pub ns: u64,
 }
 
@@ -55,7 +59,7 @@ impl ProcessRef {
     /// A process of this boot and namespace whose start token somebody trustworthy has read: its parent, which
     /// had not yet reaped it.
     pub fn known(pid: i32, start: u64) -> Self {
-        Self { pid, start, boot: boot_id().to_owned(), ns: pid_namespace() }
+        Self { pid, start, boot: boot().clone(), ns: pid_namespace() }
     }
 
     pub fn state(&self) -> State {
@@ -64,7 +68,7 @@ impl ProcessRef {
 
     /// What follows from the boot and the namespace alone. `None` if the number means something here and now.
     pub(crate) fn without_a_look(&self) -> Option<State> {
-        if self.boot != boot_id() {
+        if *self.boot != *boot_id() {
             return Some(State::Exited);
         }
         (self.ns != pid_namespace() || boot_id().is_empty()).then_some(State::Unknown)

@@ -6,10 +6,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::de::Error;
+use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::ProcessRef;
+use super::{ProcessRef, boot as this_boot};
 
 impl fmt::Display for ProcessRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -33,17 +33,23 @@ impl FromStr for ProcessRef {
     fn from_str(text: &str) -> Result<Self, NotAToken> {
         let mut parts = text.splitn(4, ':');
         let mut part = || parts.next().ok_or(NotAToken);
-        let pid = part()?.parse().map_err(|_| NotAToken)?;
-        let start = part()?.parse().map_err(|_| NotAToken)?;
-        let ns = part()?.parse().map_err(|_| NotAToken)?;
+        let pid = number(part()?)?;
+        let start = number(part()?)?;
+        let ns = number(part()?)?;
         let boot = part()?;
         if pid <= 0 || boot.is_empty() || boot.len() > 64 || !boot.bytes().all(|b| b.is_ascii_graphic()) {
             return Err(NotAToken);
         }
-        let process = Self { pid, start, boot: boot.to_owned(), ns };
-        // Numbers have other spellings; a token has one.
-        if process.to_string() == text { Ok(process) } else { Err(NotAToken) }
+        // Nearly always it is this one, and a registry may have many.
+        let boot = if *boot == **this_boot() { this_boot().clone() } else { boot.into() };
+        Ok(Self { pid, start, boot, ns })
     }
+}
+
+/// Numbers have other spellings; in a token they have one.
+fn number<T: FromStr>(text: &str) -> Result<T, NotAToken> {
+    let is_plain = text == "0" || !text.starts_with('0') && text.bytes().all(|b| b.is_ascii_digit());
+    if is_plain { text.parse().map_err(|_| NotAToken) } else { Err(NotAToken) }
 }
 
 impl Serialize for ProcessRef {
@@ -54,7 +60,21 @@ impl Serialize for ProcessRef {
 
 impl<'de> Deserialize<'de> for ProcessRef {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+        struct Text;
+
+        impl Visitor<'_> for Text {
+            type Value = ProcessRef;
+
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("a start token")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<ProcessRef, E> {
+                text.parse().map_err(E::custom)
+            }
+        }
+
+        deserializer.deserialize_str(Text)
     }
 }
 
@@ -84,6 +104,11 @@ mod tests {
             "7:8:9:b c",
             "+7:8:9:b",
             "07:8:9:b",
+            "7:08:9:b",
+            "7:+8:9:b",
+            "7:8:00:b",
+            "7:8: 9:b",
+            "7::9:b",
         ] {
             assert_eq!(text.parse::<ProcessRef>(), Err(NotAToken), "{text:?}");
         }

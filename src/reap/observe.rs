@@ -62,7 +62,7 @@ impl<'a> Observer<'a> {
             },
             steal_from_live: self.steal_from_live,
             boot: token.map_or(Boot::Unknown, |token| {
-                if token.boot == identity::boot_id() { Boot::Same } else { Boot::Other }
+                if *token.boot == *identity::boot_id() { Boot::Same } else { Boot::Other }
             }),
             namespace: token.map_or(Namespace::Unknown, |token| {
                 if token.ns == identity::pid_namespace() { Namespace::Same } else { Namespace::Other }
