@@ -157,6 +157,12 @@ export function settled<T>(json: string): T {
   return result
 }
 
+/** The same for what is long, and need not be read at once. */
+export function unread<T>(json: string): () => T {
+  if (json.startsWith('{"error":')) settled(json)
+  return () => JSON.parse(json) as T
+}
+
 /** No event of a new run can be missed: they are delivered by the event loop, which is not running now. */
 function listen(run: number, listener: Listener): NativeRun {
   listeners.set(run, listener)

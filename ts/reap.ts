@@ -5,7 +5,7 @@ import { takeOver } from './adopt.js'
 import { checkOptions, checkPid, duration, flag } from './checks.js'
 import { codedError, invalidType, invalidValue } from './errors.js'
 import type { Owner } from './owner.js'
-import type { Done, Plan, PlannedDecision } from './registry.js'
+import type { Done, Order, Plan, PlannedDecision } from './registry.js'
 
 type Verdict = 'terminate' | 'adopt' | 'leave'
 
@@ -14,8 +14,11 @@ interface Settings {
   dryRun: boolean
   stealFromLive: boolean
   graceMs: number | undefined
-  policy: (record: RunRecord) => Verdict
+  policy: Policy
 }
+
+/** One that is the same for all need not be asked. */
+type Policy = 'terminate' | 'adopt' | ((record: RunRecord) => Verdict)
 
 /** What is to be done, the policy having been asked. */
 interface WantedDecision extends PlannedDecision {
@@ -26,18 +29,37 @@ interface WantedDecision extends PlannedDecision {
 export async function reap(owner: Owner, botPid?: unknown, options?: unknown): Promise<ReapReport> {
   const settings = readSettings(botPid, options)
   const plan = await owner.registry.plan(settings.botPid, settings.stealFromLive)
+  const { wanted, done } = await carryOut(owner, plan, settings)
+  const decisions = wanted.map((planned, index) => decisionOf(planned, done?.[index]))
+  owner.announceDecisions(decisions)
+  return report(decisions)
+}
+
+async function carryOut(
+  owner: Owner,
+  plan: Plan,
+  { policy, dryRun, graceMs }: Settings,
+): Promise<{ wanted: WantedDecision[]; done?: Done[] }> {
+  const order = (adopt: boolean, changes: Order['changes']) =>
+    owner.writing().carryOut({ id: plan.id, adopt, changes, graceMs })
+  if (typeof policy === 'string' && !dryRun) {
+    // Nobody is asked: it is read while it is carried out.
+    const doing = order(policy === 'adopt', [])
+    const wanted = plan.read().map((planned) => applyPolicy(planned, policy))
+    return { wanted, done: await taken(owner, await doing) }
+  }
   let wanted: WantedDecision[]
   try {
-    wanted = plan.decisions.map((planned) => applyPolicy(planned, settings.policy))
+    wanted = plan.read().map((planned) => applyPolicy(planned, policy))
   } catch (error) {
     owner.registry.forget(plan)
     throw error
   }
-  if (settings.dryRun) owner.registry.forget(plan)
-  const done = settings.dryRun ? undefined : await carryOut(owner, plan, wanted, settings.graceMs)
-  const decisions = wanted.map((planned, index) => decisionOf(planned, done?.[index]))
-  owner.announceDecisions(decisions)
-  return report(decisions)
+  if (dryRun) {
+    owner.registry.forget(plan)
+    return { wanted }
+  }
+  return { wanted, done: await taken(owner, await order(false, changesOf(wanted))) }
 }
 
 function readSettings(first: unknown, second: unknown): Settings {
@@ -57,9 +79,9 @@ function readSettings(first: unknown, second: unknown): Settings {
   }
 }
 
-function readPolicy(policy: unknown): Settings['policy'] {
-  if (policy === undefined || policy === 'terminate') return () => 'terminate'
-  if (policy === 'adopt') return () => 'adopt'
+function readPolicy(policy: unknown): Policy {
+  if (policy === undefined || policy === 'terminate') return 'terminate'
+  if (policy === 'adopt') return 'adopt'
   if (typeof policy === 'string')
     throw invalidValue('options.policy', policy, "must be 'terminate', 'adopt' or a function")
   if (typeof policy !== 'function')
@@ -76,29 +98,33 @@ function readPolicy(policy: unknown): Settings['policy'] {
 }
 
 /** Only what would be ended is the policy's business. */
-function applyPolicy(planned: PlannedDecision, policy: Settings['policy']): WantedDecision {
-  if (planned.action !== 'end') return { ...planned, byPolicy: false }
-  switch (policy(planned.record)) {
+function applyPolicy(planned: PlannedDecision, policy: Policy): WantedDecision {
+  const { record, action, reason, facts } = planned
+  const verdict = action !== 'end' || policy === 'terminate' ? undefined : verdictOf(policy, record)
+  switch (verdict) {
     case 'adopt':
-      return { ...planned, action: 'adopt', byPolicy: true }
+      return { record, action: 'adopt', reason, facts, byPolicy: true }
     case 'leave':
-      return { ...planned, action: 'leave', byPolicy: true, reason: `left by policy (${planned.reason})` }
+      return { record, action: 'leave', reason: `left by policy (${reason})`, facts, byPolicy: true }
     default:
-      return { ...planned, byPolicy: false }
+      return { record, action, reason, facts, byPolicy: false }
   }
 }
 
-async function carryOut(
-  owner: Owner,
-  plan: Plan,
-  wanted: readonly WantedDecision[],
-  graceMs: number | undefined,
-): Promise<Done[]> {
-  const changes = [...wanted.entries()]
-    .filter(([, { byPolicy }]) => byPolicy)
-    .map(([index, { action }]) => [index, action] as const)
-  const done = await owner.writing().carryOut(plan.id, changes, graceMs)
-  return Promise.all(done.map((one) => (one.outcome === 'adopted' ? take(owner, one) : one)))
+function verdictOf(policy: Policy, record: RunRecord): Verdict {
+  return typeof policy === 'string' ? policy : policy(record)
+}
+
+function changesOf(wanted: readonly WantedDecision[]): Order['changes'] {
+  return wanted.flatMap(({ byPolicy, action }, index) => (byPolicy ? [[index, action] as const] : []))
+}
+
+/** With those that were adopted in hand. */
+async function taken(owner: Owner, done: Done[]): Promise<Done[]> {
+  const adopted = done.flatMap(({ outcome }, index) => (outcome === 'adopted' ? [index] : []))
+  const handles = await Promise.all(adopted.map((index) => take(owner, done[index] as Done)))
+  for (const [i, index] of adopted.entries()) done[index] = handles[i] as Done
+  return done
 }
 
 /** The registry says that it is ours; now it is. */
@@ -124,7 +150,7 @@ function decisionOf(planned: WantedDecision, done: Done | undefined): ReapDecisi
     byPolicy,
     reason,
     ...(done?.error === undefined ? {} : { error: done.error }),
-    facts: Object.freeze(facts),
+    facts,
     record,
   }
 }

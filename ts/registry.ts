@@ -2,7 +2,7 @@
 
 import type { Metrics, ProcessInfo, ReapDecision, RunFilter, RunRecord, TerminationReason } from '../index.js'
 import type { Ending } from './exit.js'
-import { type NativeRegistry, settled } from './native.js'
+import { type NativeRegistry, settled, unread } from './native.js'
 
 /** An entry that is to be made. */
 export interface NewEntry {
@@ -19,18 +19,37 @@ export interface NewEntry {
 }
 
 /** What to do about an entry, and why. */
-export interface PlannedDecision {
-  key: string
-  record: RunRecord
-  action: ReapDecision['decision']
-  reason: string
-  facts: ReapDecision['facts']
+export interface Decided {
+  readonly action: ReapDecision['decision']
+  readonly reason: string
+  readonly facts: ReapDecision['facts']
 }
 
-/** The native side keeps what it has planned: it may be long. */
+export interface PlannedDecision extends Decided {
+  readonly record: RunRecord
+}
+
+/** The native side keeps what it has planned: it may be long, and to read it takes a while. */
 export interface Plan {
+  readonly id: number
+  read(): PlannedDecision[]
+}
+
+/** As the native side tells it: `of` says which of the decisions each record's is. */
+interface ToldPlan {
+  decisions: Decided[]
+  of: number[]
+  records: RunRecord[]
+}
+
+/** What is to be done about a plan's decisions. */
+export interface Order {
   id: number
-  decisions: PlannedDecision[]
+  /** Whatever would be ended is to be taken over. */
+  adopt: boolean
+  /** What is to be done otherwise than it was planned. */
+  changes: readonly (readonly [index: number, action: Decided['action']])[]
+  graceMs: number | undefined
 }
 
 /** What became of an entry. */
@@ -66,6 +85,7 @@ export interface EndedRun {
 
 export class Registry {
   readonly native: NativeRegistry
+  #nextPlan = 0
 
   constructor(native: NativeRegistry) {
     this.native = native
@@ -115,18 +135,14 @@ export class Registry {
 
   /** What is to be done about the entries of bots that are gone. Changes nothing. */
   async plan(botPid: number, stealFromLive: boolean): Promise<Plan> {
-    const plan = settled<Plan>(await this.native.plan(botPid, stealFromLive))
-    for (const { record } of plan.decisions) frozen(record)
-    return plan
+    const id = this.#nextPlan++
+    const told = unread<ToldPlan>(await this.native.plan(id, botPid, stealFromLive))
+    return { id, read: () => decisionsOf(told()) }
   }
 
-  /** Does what was planned, but for the decisions that were changed. One outcome for each. */
-  async carryOut(
-    id: number,
-    changes: readonly (readonly [index: number, action: PlannedDecision['action']])[],
-    graceMs: number | undefined,
-  ): Promise<Done[]> {
-    const done = settled<Done[]>(await this.native.carryOut(JSON.stringify({ id, changes, graceMs })))
+  /** Does what was planned, but for what the order wants otherwise. One outcome for each. */
+  async carryOut(order: Order): Promise<Done[]> {
+    const done = settled<Done[]>(await this.native.carryOut(JSON.stringify(order)))
     for (const { record } of done) if (record) frozen(record)
     return done
   }
@@ -147,9 +163,22 @@ export function keyOf({ startToken, pid, startedAt }: RunRecord): string {
   return startToken ?? `old:${pid}:${startedAt}`
 }
 
+/** Among thousands of entries there are few decisions that differ: those that do not are shared. */
+function decisionsOf({ decisions, of, records }: ToldPlan): PlannedDecision[] {
+  for (const { facts } of decisions) Object.freeze(facts)
+  return records.map((record, index) => {
+    const { action, reason, facts } = decisions[of[index] as number] as Decided
+    return { record: frozen(record), action, reason, facts }
+  })
+}
+
 /** Records are handed to strangers, some of them before anything is decided. */
 function frozen(record: RunRecord): RunRecord {
-  for (const part of [record.labels, record.keeper, record.members, record.exit]) Object.freeze(part)
+  const { labels, keeper, members, exit } = record
+  if (labels) Object.freeze(labels)
+  if (keeper) Object.freeze(keeper)
+  if (members) Object.freeze(members)
+  if (exit) Object.freeze(exit)
   return Object.freeze(record)
 }
 

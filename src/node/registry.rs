@@ -9,13 +9,14 @@ use napi::bindgen_prelude::{Env, Function, Object};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi::{Error, Status};
 use napi_derive::napi;
+use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize};
 
 use super::convert::{Process, milliseconds};
 use crate::identity::{self, ProcessRef};
 use crate::observe::counters::Snapshot;
-use crate::reap::{self, Planned, Verb};
-use crate::registry::{self, Instance, Record};
+use crate::reap::{self, Decided, Done, Planned, Verb};
+use crate::registry::{self, Instance, Kept, Record};
 use crate::run::ExitStatus;
 use crate::run::reason::Reason;
 use crate::spawn::{register, runtime};
@@ -23,24 +24,8 @@ use crate::spawn::{register, runtime};
 /// How long the end of the process may wait for the file to be brought up to date.
 const FLUSH_LIMIT: Duration = Duration::from_millis(200);
 
-/// Plans that are neither carried out nor forgotten, by number.
-#[derive(Default)]
-struct Plans {
-    plans: HashMap<u32, Arc<Vec<Planned>>>,
-    next: u32,
-}
-
-impl Plans {
-    fn add(&mut self, plan: Arc<Vec<Planned>>) -> u32 {
-        self.next = self.next.wrapping_add(1);
-        self.plans.insert(self.next, plan);
-        self.next
-    }
-
-    fn take(&mut self, id: u32) -> Option<Arc<Vec<Planned>>> {
-        self.plans.remove(&id)
-    }
-}
+/// Plans that are neither carried out nor forgotten, by the number that whoever wanted them has given them.
+type Plans = HashMap<u32, Arc<Vec<Planned>>>;
 
 type TroubleListener = ThreadsafeFunction<String, (), String, Status, false, true>;
 
@@ -48,7 +33,6 @@ type TroubleListener = ThreadsafeFunction<String, (), String, Status, false, tru
 #[napi]
 pub struct Registry {
     pub(super) instance: Instance,
-    /// What was planned last, under the number by which it is to be carried out.
     plans: Arc<Mutex<Plans>>,
 }
 
@@ -137,47 +121,51 @@ impl Registry {
         count
     }
 
-    /// What a reaper would do. Changes nothing.
+    /// What a reaper would do, as a plan of that number. Changes nothing.
     #[napi(catch_unwind, ts_return_type = "Promise<string>")]
     pub fn plan<'env>(
         &self,
         env: &'env Env,
+        id: u32,
         bot_pid: i32,
         steal_from_live: bool,
     ) -> napi::Result<Object<'env>> {
         let (instance, plans) = (self.instance.clone(), self.plans.clone());
         in_background(env, move || {
             let plan = reap::plan(&instance, bot_pid, steal_from_live);
-            let decisions = plan.map_err(|error| Failure::new(error.code(), &error))?;
-            let decisions = Arc::new(decisions);
-            let id = plans.lock().unwrap_or_else(PoisonError::into_inner).add(decisions.clone());
-            Ok(Plan { id, decisions })
+            let plan = Arc::new(plan.map_err(|error| Failure::new(error.code(), &error))?);
+            plans.lock().unwrap_or_else(PoisonError::into_inner).insert(id, plan.clone());
+            Ok(Plan(plan))
         })
     }
 
     /// A plan that is not going to be carried out.
     #[napi(catch_unwind)]
     pub fn forget_plan(&self, id: u32) {
-        self.plans.lock().unwrap_or_else(PoisonError::into_inner).take(id);
+        self.plans.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
     }
 
-    /// Does it, once: `{id, changes: [[index, action], …], graceMs?}` in, what has become of each entry out.
+    /// Does it, once: `{id, adopt, changes: [[index, action], …], graceMs?}` in, what has become of each entry out.
     #[napi(catch_unwind, ts_return_type = "Promise<string>")]
     pub fn carry_out<'env>(&self, env: &'env Env, plan: String) -> napi::Result<Object<'env>> {
         let (instance, plans) = (self.instance.clone(), self.plans.clone());
         in_background(env, move || {
-            let Order { id, changes, grace_ms } = parse(&plan)?;
-            let Some(decisions) = plans.lock().unwrap_or_else(PoisonError::into_inner).take(id) else {
+            let Order { id, adopt, changes, grace_ms } = parse(&plan)?;
+            let Some(plan) = plans.lock().unwrap_or_else(PoisonError::into_inner).remove(&id) else {
                 return Err(Failure::new("ERR_OWNED_NATIVE", &"there is no such plan any more"));
             };
-            let mut decisions = Arc::unwrap_or_clone(decisions);
+            let mut planned = Arc::unwrap_or_clone(plan);
+            for planned in planned.iter_mut().filter(|planned| adopt && planned.decided.action == Verb::End) {
+                planned.decided.action = Verb::Adopt;
+            }
             for (index, action) in changes {
-                if let Some(planned) = decisions.get_mut(index) {
-                    planned.action = action;
+                if let Some(planned) = planned.get_mut(index) {
+                    planned.decided.action = action;
                 }
             }
-            let done = reap::carry_out(&instance, decisions, grace_ms);
-            done.map_err(|error| Failure::new(error.code(), &error))
+            let done = reap::carry_out(&instance, &mut planned, grace_ms);
+            let done = done.map_err(|error| Failure::new(error.code(), &error))?;
+            Ok(Carried { done, _planned: planned })
         })
     }
 
@@ -216,15 +204,36 @@ impl Registry {
     }
 }
 
-#[derive(Serialize)]
-struct Plan {
-    id: u32,
-    #[serde(serialize_with = "shared")]
-    decisions: Arc<Vec<Planned>>,
+/// A plan as it is told: every record, the decisions that there are, and which of them is about which record.
+struct Plan(Arc<Vec<Planned>>);
+
+impl Serialize for Plan {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut decisions: Vec<Decided> = Vec::new();
+        let mut index = |decided: &Decided| {
+            decisions.iter().position(|known| known == decided).unwrap_or_else(|| {
+                decisions.push(*decided);
+                decisions.len() - 1
+            })
+        };
+        let of: Vec<usize> = self.0.iter().map(|planned| index(&planned.decided)).collect();
+        let records: Vec<&Kept> = self.0.iter().map(|planned| &*planned.record).collect();
+        let mut plan = serializer.serialize_struct("Plan", 3)?;
+        plan.serialize_field("decisions", &decisions)?;
+        plan.serialize_field("of", &of)?;
+        plan.serialize_field("records", &records)?;
+        plan.end()
+    }
 }
 
-fn shared<S: serde::Serializer>(list: &Arc<Vec<Planned>>, serializer: S) -> Result<S::Ok, S::Error> {
-    list.as_slice().serialize(serializer)
+/// What has become of a plan.
+#[derive(Serialize)]
+#[serde(transparent)]
+struct Carried {
+    done: Vec<Done>,
+    /// To take thousands of records apart takes time: that is done when everything is told.
+    #[serde(skip)]
+    _planned: Vec<Planned>,
 }
 
 /// To carry a plan out, but for what a policy wants otherwise.
@@ -232,6 +241,8 @@ fn shared<S: serde::Serializer>(list: &Arc<Vec<Planned>>, serializer: S) -> Resu
 #[serde(rename_all = "camelCase")]
 struct Order {
     id: u32,
+    /// Whatever would be ended is to be taken over.
+    adopt: bool,
     changes: Vec<(usize, Verb)>,
     grace_ms: Option<u64>,
 }
@@ -354,8 +365,8 @@ pub(super) fn in_background<T: Serialize>(
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
         let result =
             result.unwrap_or_else(|_| Err(Failure::new("ERR_OWNED_NATIVE", &"the native side panicked")));
-        let text = match result {
-            Ok(value) => serde_json::to_string(&value),
+        let text = match &result {
+            Ok(value) => serde_json::to_string(value),
             Err(error) => serde_json::to_string(&serde_json::json!({ "error": error })),
         };
         deferred.resolve(move |_| text.map_err(|error| Error::from_reason(error.to_string())));

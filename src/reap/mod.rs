@@ -25,17 +25,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::contain::outside::Scan;
 use crate::identity;
-use crate::registry::{Claim, Instance, Record, RegistryError};
+use crate::registry::{Claim, Instance, Kept, Record, RegistryError};
 use crate::run::Policy;
 use classify::{Action, Facts, Reason, Report};
 use observe::Observer;
 
 /// What is to become of one entry.
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Debug, Clone)]
 pub struct Planned {
     pub key: String,
-    pub record: Arc<Record>,
+    pub record: Arc<Kept>,
+    pub decided: Decided,
+}
+
+/// A decision, apart from what it is about. Among thousands of entries there are few that differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Decided {
     pub action: Verb,
     /// One sentence for people.
     #[serde(serialize_with = "sentence")]
@@ -44,7 +49,7 @@ pub struct Planned {
 }
 
 /// What a decision rests on, one word each, and what follows from it.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Basis {
     #[serde(flatten)]
     seen: Facts,
@@ -113,10 +118,10 @@ pub fn plan(instance: &Instance, bot_pid: i32, steal_from_live: bool) -> Result<
 pub fn judge(instance: &Instance, record: &Record) -> Planned {
     let me = instance.registry.me();
     let is_loose = |record: &Record| instance.registry.is_loose(&record.key());
-    decide(&Observer::new(me, me.pid, false, &is_loose), &Arc::new(record.clone()))
+    decide(&Observer::new(me, me.pid, false, &is_loose), &Arc::new(Kept::new(record.clone())))
 }
 
-fn decide(observer: &Observer, record: &Arc<Record>) -> Planned {
+fn decide(observer: &Observer, record: &Arc<Kept>) -> Planned {
     let facts = observer.look_at(record);
     let decision = classify::classify(&facts);
     let action = match decision.action {
@@ -128,24 +133,24 @@ fn decide(observer: &Observer, record: &Arc<Record>) -> Planned {
     };
     let reason = decision.reason;
     let facts = Basis { seen: facts, reason };
-    Planned { key: record.key(), record: record.clone(), action, reason, facts }
+    Planned { key: record.key(), record: record.clone(), decided: Decided { action, reason, facts } }
 }
 
 /// Does what was planned, one outcome for each. Blocks for as long as the longest grace.
 pub fn carry_out(
     instance: &Instance,
-    mut planned: Vec<Planned>,
+    planned: &mut [Planned],
     grace_ms: Option<u64>,
 ) -> Result<Vec<Done>, RegistryError> {
     for planned in
-        planned.iter_mut().filter(|planned| planned.action == Verb::Adopt && is_being_ended(planned))
+        planned.iter_mut().filter(|planned| planned.decided.action == Verb::Adopt && is_being_ended(planned))
     {
-        planned.action = Verb::End;
+        planned.decided.action = Verb::End;
     }
-    look_again(&mut planned)?;
-    let mut ours = claim(instance, &planned)?;
+    look_again(planned)?;
+    let mut ours = claim(instance, planned)?;
     let is_gone = |planned: &&Planned| {
-        matches!(planned.action, Verb::Drop | Verb::DropReused) && ours.contains_key(&planned.key)
+        matches!(planned.decided.action, Verb::Drop | Verb::DropReused) && ours.contains_key(&planned.key)
     };
     let gone: Vec<String> = planned.iter().filter(is_gone).map(|planned| planned.key.clone()).collect();
     for abandoned in planned
@@ -160,18 +165,18 @@ pub fn carry_out(
         instance.registry.drop_claimed(gone)?;
     }
     let (mut done, mut to_end) = (Vec::with_capacity(planned.len()), Vec::new());
-    for (index, planned) in planned.into_iter().enumerate() {
+    for (index, planned) in planned.iter().enumerate() {
         let claimed = ours.remove(&planned.key);
-        let (outcome, record) = match (planned.action, claimed) {
+        let (outcome, record) = match (planned.decided.action, claimed) {
             (Verb::Leave, _) => (Outcome::Left, None),
             (Verb::Skip, _) | (Verb::DropReused, Some(_)) => (Outcome::Skipped, None),
             (Verb::Drop, Some(_)) => (Outcome::AlreadyDead, None),
             (Verb::Adopt, Some(record)) => {
-                instance.adopt(record.clone(), Arc::unwrap_or_clone(planned.record));
+                instance.adopt(record.clone(), Record::clone(&planned.record));
                 (Outcome::Adopted, Some(record))
             }
             (Verb::End, Some(_)) => {
-                to_end.push((index, planned.record));
+                to_end.push((index, planned.record.clone()));
                 (Outcome::Failed, None)
             }
             (_, None) => (Outcome::Taken, None),
@@ -189,7 +194,7 @@ pub fn carry_out(
 /// looked for once more before it is forgotten.
 fn look_again(planned: &mut [Planned]) -> Result<(), RegistryError> {
     let is_doubtful = |planned: &&mut Planned| {
-        matches!(planned.facts.reason, Reason::Gone | Reason::PidReused) && planned.record.keeper.is_some()
+        matches!(planned.decided.reason, Reason::Gone | Reason::PidReused) && planned.record.keeper.is_some()
     };
     let doubtful: Vec<&mut Planned> = planned.iter_mut().filter(is_doubtful).collect();
     if doubtful.is_empty() {
@@ -203,7 +208,7 @@ fn look_again(planned: &mut [Planned]) -> Result<(), RegistryError> {
         let Some(root) = &planned.record.start_token else { continue };
         let target = target(&planned.record, root);
         if scan.may_have(&target) && scan.living(&target).is_ok_and(|members| !members.is_empty()) {
-            planned.action = Verb::End;
+            planned.decided.action = Verb::End;
         }
     }
     Ok(())
@@ -211,14 +216,15 @@ fn look_again(planned: &mut [Planned]) -> Result<(), RegistryError> {
 
 /// Its keeper is at it: then there is nothing to take over.
 fn is_being_ended(planned: &Planned) -> bool {
-    planned.facts.seen.keeper == classify::Keeper::Alive && planned.record.on_owner_exit == Policy::Kill
+    planned.decided.facts.seen.keeper == classify::Keeper::Alive
+        && planned.record.on_owner_exit == Policy::Kill
 }
 
 /// Makes every entry that is to be touched ours, for as far as nobody is faster.
 fn claim(instance: &Instance, planned: &[Planned]) -> Result<HashMap<String, Record>, RegistryError> {
     let wanted: Vec<Claim> = planned
         .iter()
-        .filter(|planned| !matches!(planned.action, Verb::Leave | Verb::Skip))
+        .filter(|planned| !matches!(planned.decided.action, Verb::Leave | Verb::Skip))
         .map(|planned| Claim { key: planned.key.clone(), from: planned.record.owner_instance_id.clone() })
         .collect();
     let claimed = if wanted.is_empty() { Vec::new() } else { instance.claim(wanted)? };

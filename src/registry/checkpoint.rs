@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   1  lock                       one at a time; whoever dies lets go of it
-//!   2  read the file              unless it is the one we wrote
+//!   2  read the file              unless it is the one we have read, or written
 //!   3  rename journal → .old      if a crash has left an .old, 4 to 6 for that one first
 //!   4  read .old, apply           from here on nobody's line can be lost, see `journal`
 //!   5  write a new file, rename   valid at every instant
@@ -12,14 +12,18 @@
 //! A crash after any step leaves a state from which the next checkpoint, anybody's, goes on: after 3 or 4 the lines are in
 //! `.old`; after 5 they are in the file and in `.old`, and applying them again changes nothing.
 
+#[cfg(test)]
+mod tests;
+
 use std::fs::{File, TryLockError};
+use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 
-use super::disk::{self, Paths, Stamp};
+use super::disk::{self, Paths, Replacement, Stamp};
 use super::error::RegistryError;
 use super::import::{self, Unreadable};
 use super::record::{Line, Record};
@@ -52,32 +56,33 @@ pub enum Outcome {
     Busy,
 }
 
-/// Makes checkpoints of one registry, and remembers the last one so as not to read it again.
+/// Makes checkpoints of one registry.
 #[derive(Debug)]
 pub struct Checkpointer {
     paths: Paths,
-    last: LastRead,
     /// The file that was set aside last.
     aside: Option<(u64, u64)>,
 }
 
 impl Checkpointer {
     pub fn new(paths: Paths) -> Self {
-        Self { paths, last: None, aside: None }
+        Self { paths, aside: None }
     }
 
-    /// `settle` has the last word on what is to be written; it returns whether it has changed something.
+    /// `settle` has the last word on what is to be written; it returns whether it has changed something. What the file says
+    /// from here on is in `seen`, so that nobody of this process need read it.
     pub fn run(
         &mut self,
+        seen: &Mutex<LastRead>,
         settle: impl FnOnce(&mut Table) -> bool,
         trouble: &mut Vec<Trouble>,
     ) -> Result<Outcome, RegistryError> {
         let Some(_lock) = lock(&self.paths)? else { return Ok(Outcome::Busy) };
-        let (mut table, mut changed) = self.base(trouble)?;
+        let (mut table, mut changed) = self.base(seen, trouble)?;
         if disk::stamp(&self.paths.old).is_some() {
             // Somebody died at it. What it has must be in the file before the journal can take its place.
             self.apply_old(&mut table, trouble)?;
-            disk::replace(&self.paths.json, &render(&table))?;
+            Replacement::write(&self.paths.json, |file| render(&table, file))?.put_in_place()?;
             self.remove_old();
         }
         failpoint::hit();
@@ -86,19 +91,19 @@ impl Checkpointer {
         failpoint::hit();
         changed |= self.apply_old(&mut table, trouble)?;
         changed |= settle(&mut table);
-        let stamp = if changed {
-            Some(disk::replace(&self.paths.json, &render(&table))?)
+        let table = Arc::new(table);
+        let known = |stamp| Known { stamp, table: table.clone(), is_whole: true };
+        if changed {
+            let new = Replacement::write(&self.paths.json, |file| render(&table, file))?;
+            // The file and what is known of it change together. Whoever came in between would find another file than the one it
+            // knows, and read all of it, on the event loop perhaps.
+            let mut seen = locked(seen);
+            *seen = Some(known(new.put_in_place()?));
         } else {
-            disk::stamp(&self.paths.json)
-        };
-        self.last = stamp.map(|stamp| (stamp, Arc::new(table)));
+            *locked(seen) = disk::stamp(&self.paths.json).map(known);
+        }
         self.remove_old();
         Ok(if changed { Outcome::Written } else { Outcome::UpToDate })
-    }
-
-    /// The file as we have left it: others need not read it.
-    pub fn last(&self) -> LastRead {
-        self.last.clone()
     }
 
     /// True if it says anything.
@@ -113,12 +118,15 @@ impl Checkpointer {
     }
 
     /// What the file says. True if it is to be written in any case.
-    fn base(&mut self, trouble: &mut Vec<Trouble>) -> Result<(Table, bool), RegistryError> {
+    fn base(
+        &mut self,
+        seen: &Mutex<LastRead>,
+        trouble: &mut Vec<Trouble>,
+    ) -> Result<(Table, bool), RegistryError> {
         let now = disk::stamp(&self.paths.json);
-        if let Some((stamp, table)) = self.last.take()
-            && now == Some(stamp)
-        {
-            return Ok((Arc::unwrap_or_clone(table), false));
+        let known = locked(seen).clone();
+        if let Some(known) = known.filter(|known| known.is_whole && now == Some(known.stamp)) {
+            return Ok(((*known.table).clone(), false));
         }
         let Some((bytes, _)) = disk::read(&self.paths.json)? else { return Ok((Table::default(), false)) };
         match read_file(&bytes, &self.paths)? {
@@ -147,8 +155,20 @@ impl Checkpointer {
     }
 }
 
-/// The file as it was when it was last read: as long as it is the same, it need not be read again.
-pub type LastRead = Option<(Stamp, Arc<Table>)>;
+/// The file as it was when it was last read or written: as long as it is the same, it need not be read again.
+pub type LastRead = Option<Known>;
+
+#[derive(Debug, Clone)]
+pub struct Known {
+    stamp: Stamp,
+    table: Arc<Table>,
+    /// All that is in the file is in the table. If not, it is to be set aside, and must not be replaced before that.
+    is_whole: bool,
+}
+
+fn locked(seen: &Mutex<LastRead>) -> MutexGuard<'_, LastRead> {
+    seen.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The file, and the journals that come after it, oldest first.
 struct Reading {
@@ -206,16 +226,17 @@ fn read_all(paths: &Paths, last: &mut LastRead) -> Result<Reading, RegistryError
 
 fn load_file(paths: &Paths, last: &mut LastRead) -> Result<Arc<Table>, RegistryError> {
     let now = disk::stamp(&paths.json);
-    if let Some((stamp, table)) = last
-        && now == Some(*stamp)
+    if let Some(known) = last
+        && now == Some(known.stamp)
     {
-        return Ok(table.clone());
+        return Ok(known.table.clone());
     }
     let Some((bytes, stamp)) = disk::read(&paths.json)? else { return Ok(Arc::default()) };
     // What cannot be read is set aside by the next checkpoint, which holds the lock.
-    let records = read_file(&bytes, paths)?.map_or_else(|_| Vec::new(), |(records, _)| records);
+    let (records, is_whole) = read_file(&bytes, paths)?
+        .map_or_else(|_| (Vec::new(), false), |(records, rejected)| (records, rejected.is_empty()));
     let table = Arc::new(Table::new(records));
-    *last = Some((stamp, table.clone()));
+    *last = Some(Known { stamp, table: table.clone(), is_whole });
     Ok(table)
 }
 
@@ -260,17 +281,15 @@ fn set_aside(paths: &Paths, why: &str, trouble: &mut Vec<Trouble>) -> Result<(),
 }
 
 /// One entry per line: easy on `grep`, and on people.
-fn render(table: &Table) -> Vec<u8> {
-    let mut text = b"{\n  \"version\": 1,\n  \"entries\": [".to_vec();
+fn render(table: &Table, file: &mut dyn Write) -> io::Result<()> {
+    file.write_all(b"{\n  \"version\": 1,\n  \"entries\": [")?;
     let mut separator: &[u8] = b"\n    ";
-    for entry in table.sorted() {
-        let Ok(json) = serde_json::to_vec(entry) else { continue };
-        text.extend_from_slice(separator);
-        text.extend_from_slice(&json);
+    for json in table.sorted().into_iter().filter_map(|entry| entry.json()) {
+        file.write_all(separator)?;
+        file.write_all(json.get().as_bytes())?;
         separator = b",\n    ";
     }
-    text.extend_from_slice(if table.is_empty() { b"]\n}\n" } else { b"\n  ]\n}\n" });
-    text
+    file.write_all(if table.is_empty() { b"]\n}\n" } else { b"\n  ]\n}\n" })
 }
 
 /// The lock, or `None` if somebody has it. The path must still be the file that was locked: a folder may have been deleted and

@@ -1,7 +1,7 @@
 //! The registry's files, opened with care: mode 0600, no symbolic link followed, nobody else's.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -89,35 +89,80 @@ pub fn stamp(path: &Path) -> Option<Stamp> {
     std::fs::symlink_metadata(path).ok().map(|meta| Stamp::of(&meta))
 }
 
-/// Replaces a file in one step: whoever reads sees the old content or the new, whole. Returns the new one's stamp.
+/// A file that is about to take another's place in one step: whoever reads sees the old content or the new, whole.
 ///
 /// Not synced: what a crash of the bot leaves is the page cache's, and that survives; after a power failure it is another
 /// boot, in which nothing that was recorded can be alive.
-pub fn replace(path: &Path, bytes: &[u8]) -> Result<Stamp, RegistryError> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".tmp");
-    let temporary = PathBuf::from(name);
-    // We hold the lock: what is there was left by a crash.
-    let _ = std::fs::remove_file(&temporary);
-    failpoint::hit();
-    let written = (|| {
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .custom_flags(FLAGS)
-            .open(&temporary)?;
-        failpoint::write(bytes, |part| file.write_all(part))?;
-        let stamp = Stamp::of(&file.metadata()?);
-        std::fs::rename(&temporary, path)?;
+pub struct Replacement<'a> {
+    path: &'a Path,
+    temporary: PathBuf,
+    stamp: Stamp,
+    /// The one that goes. As long as it is open the kernel does not free its pages, which takes a while if they are many.
+    _former: Option<File>,
+}
+
+impl<'a> Replacement<'a> {
+    /// Writes it, beside the one that it is to replace. `render` may write many small pieces.
+    pub fn write(
+        path: &'a Path,
+        render: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<Self, RegistryError> {
+        let mut name = path.as_os_str().to_owned();
+        name.push(".tmp");
+        let temporary = PathBuf::from(name);
+        // We hold the lock: what is there was left by a crash.
+        let _ = std::fs::remove_file(&temporary);
+        failpoint::hit();
+        let written = (|| {
+            let mut file = OpenOptions::new()
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .custom_flags(FLAGS)
+                .open(&temporary)?;
+            let mut pieces = BufWriter::with_capacity(PIECE, Pieces(&mut file));
+            render(&mut pieces)?;
+            pieces.flush()?;
+            drop(pieces);
+            Ok(Stamp::of(&file.metadata()?))
+        })();
+        match written {
+            Ok(stamp) => {
+                let former = OpenOptions::new().read(true).custom_flags(FLAGS | libc::O_PATH).open(path).ok();
+                Ok(Self { path, temporary, stamp, _former: former })
+            }
+            Err(error) => {
+                let _ = std::fs::remove_file(&temporary);
+                Err(unwritable(path, &error))
+            }
+        }
+    }
+
+    /// Puts it in place. Returns its stamp.
+    pub fn put_in_place(&self) -> Result<Stamp, RegistryError> {
+        if let Err(error) = std::fs::rename(&self.temporary, self.path) {
+            let _ = std::fs::remove_file(&self.temporary);
+            return Err(unwritable(self.path, &error));
+        }
         failpoint::hit();
         // A rename changes the time of change.
-        Ok(self::stamp(path).unwrap_or(stamp))
-    })();
-    if written.is_err() {
-        let _ = std::fs::remove_file(&temporary);
+        Ok(stamp(self.path).unwrap_or(self.stamp))
     }
-    written.map_err(|error: io::Error| unwritable(path, &error))
+}
+
+/// How much is written at a time.
+const PIECE: usize = 1 << 18;
+
+struct Pieces<'a>(&'a mut File);
+
+impl Write for Pieces<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        failpoint::write(bytes, |part| self.0.write_all(part)).map(|()| bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Non-blocking, so that a FIFO in the file's place does not hold us up before we can see what it is.

@@ -17,6 +17,7 @@ mod failpoint;
 pub mod import;
 mod instance;
 mod journal;
+mod kept;
 mod ledger;
 mod own;
 pub mod record;
@@ -26,11 +27,13 @@ mod upkeep;
 pub use checkpoint::Trouble;
 pub use error::RegistryError;
 pub use instance::{Entry, Instance};
+pub use kept::Kept;
 pub use ledger::Registry;
 pub use record::{Claim, Containment, Exit, Keeper, Line, Owner, Record, State};
 pub use table::Table;
 
 use std::path::Path;
+use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How long somebody who has nothing else to do waits for the lock.
@@ -58,7 +61,7 @@ pub fn record_end(json: &Path, line: &Line) -> Result<(), RegistryError> {
     let mut checkpointer = checkpoint::Checkpointer::new(paths.clone());
     // Many keepers may end at once; the first to get the lock does the work of all.
     while disk::stamp(&paths.journal).is_some() || disk::stamp(&paths.old).is_some() {
-        match checkpointer.run(|_| false, &mut Vec::new()) {
+        match checkpointer.run(&Mutex::default(), |_| false, &mut Vec::new()) {
             Ok(checkpoint::Outcome::Busy) if Instant::now() < give_up_at => {
                 std::thread::sleep(Duration::from_millis(5));
             }

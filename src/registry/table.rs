@@ -3,21 +3,22 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::kept::Kept;
 use super::record::{Line, Record, State};
 
 /// The entries of a registry, by [`Record::key`]. Copies share them until they change: there may be many.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Table {
-    entries: HashMap<String, Arc<Record>>,
+    entries: HashMap<String, Arc<Kept>>,
 }
 
 impl Table {
     pub fn new(entries: impl IntoIterator<Item = Record>) -> Self {
-        Self { entries: entries.into_iter().map(|entry| (entry.key(), Arc::new(entry))).collect() }
+        Self { entries: entries.into_iter().map(|entry| (entry.key(), Arc::new(Kept::new(entry)))).collect() }
     }
 
     pub fn get(&self, key: &str) -> Option<&Record> {
-        self.entries.get(key).map(|entry| &**entry)
+        self.entries.get(key).map(|entry| &***entry)
     }
 
     pub fn contains(&self, key: &str) -> bool {
@@ -25,15 +26,15 @@ impl Table {
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&String, &Record)> {
-        self.entries.iter().map(|(key, entry)| (key, &**entry))
+        self.entries.iter().map(|(key, entry)| (key, &***entry))
     }
 
     pub fn records(&self) -> impl Iterator<Item = &Record> {
-        self.entries.values().map(|entry| &**entry)
+        self.entries.values().map(|entry| &***entry)
     }
 
     pub fn remove(&mut self, key: &str) -> Option<Record> {
-        self.entries.remove(key).map(Arc::unwrap_or_clone)
+        self.entries.remove(key).map(Kept::into_record)
     }
 
     pub fn is_empty(&self) -> bool {
@@ -45,11 +46,11 @@ impl Table {
     }
 
     pub fn insert(&mut self, entry: Record) {
-        self.entries.insert(entry.key(), Arc::new(entry));
+        self.entries.insert(entry.key(), Arc::new(Kept::new(entry)));
     }
 
     /// Oldest first, as people read them.
-    pub fn sorted(&self) -> Vec<&Arc<Record>> {
+    pub fn sorted(&self) -> Vec<&Arc<Kept>> {
         let mut entries: Vec<_> = self.entries.values().collect();
         entries.sort_by(|a, b| (a.started_at, a.pid, &a.run_id).cmp(&(b.started_at, b.pid, &b.run_id)));
         entries
@@ -61,7 +62,7 @@ impl Table {
         match line {
             Line::Intent { entry } => {
                 // A line that was written twice, because the journal was replaced just then, must not undo what came after.
-                self.entries.entry(entry.key()).or_insert_with(|| Arc::new(*entry));
+                self.entries.entry(entry.key()).or_insert_with(|| Arc::new(Kept::new(*entry)));
             }
             Line::Started { key, at } => self.change(&key, at, |entry| {
                 if entry.state == State::Starting {
@@ -107,7 +108,7 @@ impl Table {
             Line::Lease { instance, until } => {
                 for entry in self.entries.values_mut() {
                     if entry.owner_instance_id.as_ref() == Some(&instance) {
-                        let entry = Arc::make_mut(entry);
+                        let entry = Kept::change(entry);
                         entry.lease_expires_at_ms = entry.lease_expires_at_ms.max(Some(until));
                     }
                 }
@@ -125,7 +126,7 @@ impl Table {
 
     fn change(&mut self, key: &str, at: u64, change: impl FnOnce(&mut Record)) {
         if let Some(entry) = self.entries.get_mut(key) {
-            let entry = Arc::make_mut(entry);
+            let entry = Kept::change(entry);
             change(entry);
             entry.updated_at_ms = entry.updated_at_ms.max(at);
         }

@@ -71,11 +71,8 @@ impl Registry {
             (changed, lost) = self.inner().own.settle(table);
             changed
         };
-        let outcome = checkpointer.run(settle, &mut trouble);
+        let outcome = checkpointer.run(&self.last_read, settle, &mut trouble);
         self.inner().cost = began.elapsed();
-        if matches!(outcome, Ok(Outcome::Written | Outcome::UpToDate)) {
-            *self.last_read.lock().unwrap_or_else(PoisonError::into_inner) = checkpointer.last();
-        }
         if let Err(error) = &outcome {
             trouble.push(Trouble::new("unwritable", behind(error), &self.paths.json));
         }

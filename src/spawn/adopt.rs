@@ -118,14 +118,14 @@ fn take(owner: &Instance, key: &str) -> Result<(Entry, Record, Record), AdoptErr
     let table = owner.registry.load()?;
     let record = table.get(key).ok_or(AdoptError::NotFound)?;
     let planned = reap::judge(owner, record);
-    match planned.action {
+    match planned.decided.action {
         Verb::Leave => {
             let by_us = record.bot_start_token.as_ref() == Some(owner.registry.me());
-            return Err(AdoptError::Owned { reason: planned.reason.to_string(), by_us });
+            return Err(AdoptError::Owned { reason: planned.decided.reason.to_string(), by_us });
         }
         Verb::Drop if record.state != State::Exited => return Err(AdoptError::NotFound),
         Verb::DropReused => return Err(AdoptError::NotFound),
-        Verb::Skip => return Err(AdoptError::Refused { reason: planned.reason.to_string() }),
+        Verb::Skip => return Err(AdoptError::Refused { reason: planned.decided.reason.to_string() }),
         Verb::Drop | Verb::End | Verb::Adopt => {}
     }
     let claimed = owner.claim(vec![Claim { key: key.to_owned(), from: record.owner_instance_id.clone() }])?;

@@ -16,7 +16,7 @@ pub fn keeper(name: &str) -> Option<ProcessRef> {
     let mut numbers = name.strip_prefix(PREFIX)?.splitn(3, '-');
     let pid = numbers.next()?.parse().ok().filter(|&pid| pid > 0)?;
     let (start, ns) = (numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?);
-    let keeper = ProcessRef { pid, start, ns, boot: boot_id().to_owned() };
+    let keeper = ProcessRef { ns, ..ProcessRef::known(pid, start) };
     // Numbers have other spellings; a name has one.
     (of(&keeper) == name).then_some(keeper)
 }
@@ -28,7 +28,7 @@ pub fn is_path_of(path: &Path, of_keeper: &ProcessRef) -> bool {
     parts.next() == Some(Component::RootDir)
         && parts.clone().count() > 1
         && parts.all(|part| matches!(part, Component::Normal(_)))
-        && of_keeper.boot == boot_id()
+        && &*of_keeper.boot == boot_id()
         && path.file_name().is_some_and(|name| name == of(of_keeper).as_str())
         // A slash at the end, or two of them, or a dot: nobody has written that down but by hand.
         && path.to_str().is_some_and(|text| !text.ends_with('/') && !text.contains("//") && !text.contains("/./"))
