@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     fn process(pid: i32, start: u64, ns: u64) -> ProcessRef {
-        ProcessRef { pid, start, ns, boot: boot_id().to_owned() }
+        ProcessRef { ns, ..ProcessRef::known(pid, start) }
     }
 
     #[test]

@@ -232,7 +232,7 @@ fn a_sweep_takes_what_dead_keepers_have_left_and_nothing_else() {
     let base = dead.cgroup.path().parent().unwrap().to_owned();
     let foreign = base.join(format!("not-spawn-owned-{}", std::process::id()));
     // Nobody's namespace: whether its keeper lives cannot be told from here.
-    let elsewhere = ProcessRef { pid: 1, start: 1, ns: 1, boot: String::new() };
+    let elsewhere = ProcessRef { pid: 1, start: 1, ns: 1, boot: "".into() };
     let elsewhere = base.join(name::of(&elsewhere));
     fs::create_dir(&foreign).unwrap();
     fs::create_dir(&elsewhere).unwrap();
