@@ -1,9 +1,12 @@
 // The native addon, loaded once, and the one channel through which it speaks to us.
 
 import { existsSync } from 'node:fs'
+import { constants } from 'node:os'
 import { join } from 'node:path'
 import type * as Binding from '../native/binding.js'
 import { codedError } from './errors.js'
+
+const { SIGKILL } = constants.signals
 
 export type NativeEvent = Binding.Event
 export type LaunchOptions = Binding.LaunchOptions
@@ -78,6 +81,8 @@ export interface Beginning {
   readonly fds: readonly number[]
   /** Waits until the command runs, or returns the errno for which it does not; then its streams are at their end. */
   finish(listener: Listener): NativeRun | number
+  /** Ends it instead, and closes what was not taken. Its entry goes with it. After a `finish` that has told the outcome, nothing happens. */
+  discard(): void
 }
 
 export interface NativeRun {
@@ -124,6 +129,17 @@ export function begin(registry: NativeRegistry, options: LaunchOptions): Beginni
       if (errno !== 0) return errno
       const outcome = host.finish()
       return outcome.errno === 0 ? listen(outcome.run, listener) : outcome.errno
+    },
+    discard() {
+      for (const fd of fds) host.closeStream(fd)
+      try {
+        const run = this.finish(() => {})
+        if (typeof run === 'number') return
+        run.cancel(SIGKILL, 0, 'spawn-error')
+        run.forget()
+      } catch {
+        // Then the next one that is begun takes its place, and it is ended by that.
+      }
     },
   }
 }

@@ -9,7 +9,7 @@ import { environment, type RunSettings, readArguments } from './options.js'
 import { OwnedProcess } from './owned-process.js'
 import type { Owner } from './owner.js'
 import { clearScope, mustReplace } from './scopes.js'
-import { handOver, hasOutput, planStdio, type StdioPlan } from './stdio.js'
+import { handOver, hasOutput, type Pipes, planStdio, type StdioPlan } from './stdio.js'
 
 const created = diagnostics.channel('child_process')
 const spawning = diagnostics.tracingChannel('child_process.spawn')
@@ -164,12 +164,14 @@ function tryToStart(
     outputs,
   })
   // Without descriptors to be had there are no streams either, as in Node.
-  const pipes = beginning.fds.length > 0 ? child.attach(beginning.fds) : undefined
+  let pipes: Pipes | undefined
   let run: ReturnType<typeof beginning.finish>
   try {
+    if (beginning.fds.length > 0) pipes = child.attach(beginning.fds)
     run = beginning.finish((event) => child.onNative(event))
   } catch (error) {
     pipes?.discard()
+    beginning.discard()
     throw error
   }
   if (typeof run === 'number') {

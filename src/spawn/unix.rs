@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -59,6 +59,12 @@ pub struct Pending {
     /// Ends of the new streams, one per [`Stdio::Pipe`], at its place.
     pub streams: Streams,
     pub pid: i32,
+    /// `None` when it was finished.
+    begun: Option<Begun>,
+}
+
+/// What was begun and is listened to from some moment on.
+struct Begun {
     keeper: Keeper,
     entry: Entry,
     /// The program, if it is one that can be recognized.
@@ -129,14 +135,8 @@ impl Launcher {
         // With `plumbing` go our copies of the command's ends: its own are the only ones from here on.
         Ok(Pending {
             streams: plumbing.streams,
-            listening,
             pid: keeper.root.pid,
-            keeper,
-            entry,
-            program,
-            proven,
-            launch,
-            runtime,
+            begun: Some(Begun { keeper, entry, program, proven, listening, launch, runtime }),
         })
     }
 
@@ -144,52 +144,23 @@ impl Launcher {
     ///
     /// A program that has been executed before is not waited for: if it fails now, against all expectation, that is told by
     /// [`super::RunEvent::Refused`].
-    pub fn finish(&self, pending: Pending, on_event: OnEvent) -> Result<Run, LaunchError> {
-        let Pending { keeper, entry, program, proven, listening, launch, runtime, .. } = pending;
-        let Keeper { control, inbox, launch: exec, root, process, origin, cgroup, .. } = keeper;
-        if !proven {
-            let failed = match wait_for_exec(&exec, &root) {
+    pub fn finish(&self, mut pending: Pending, on_event: OnEvent) -> Result<Run, LaunchError> {
+        let Some(mut begun) = pending.begun.take() else { return Err(LaunchError::refused(Errno::ESRCH)) };
+        if !begun.proven {
+            let Keeper { launch: exec, root, .. } = &begun.keeper;
+            let failed = match wait_for_exec(exec, root) {
                 Ok(None) => None,
                 Ok(Some(refusal)) => Some(LaunchError::refused(refused_with(&refusal))),
-                Err(errno) => Some(lost(&root, &launch.run_id, errno)),
+                Err(errno) => Some(lost(root, &begun.launch.run_id, errno)),
             };
             if let Some(error) = failed {
-                entry.over();
-                count(&launch.owner.counters, &error);
+                begun.entry.over();
+                count(&begun.launch.owner.counters, &error);
                 return Err(error);
             }
-            self.shared().programs.extend(program);
+            self.shared().programs.extend(begun.program.take());
         }
-        let run = Run::new(control, process, runtime, entry.clone(), launch.grace_ms, listening);
-        // A keeper that cannot be told is dead, which its listener notices.
-        let _ = run.ask(&Request::Own(Own {
-            run_id: &launch.run_id,
-            preview: &launch.preview,
-            on_owner_exit: launch.on_owner_exit,
-            on_leader_exit: launch.on_leader_exit,
-            grace_ms: launch.grace_ms,
-            timeout: launch.timeout,
-            registry: &launch.owner.registry.path().to_string_lossy(),
-            key: entry.key(),
-        }));
-        let (exec, origin, heard) = (Some(exec), Some(origin), Vec::new());
-        let timeout = launch.timeout.map(|timeout| Duration::from_millis(timeout.after_ms));
-        let (run_id, counters) = (launch.run_id, launch.owner.counters);
-        let ears = Ears {
-            run: run.clone(),
-            exec,
-            heard,
-            inbox,
-            root,
-            cgroup,
-            origin,
-            run_id,
-            timeout,
-            counters,
-            on_event,
-        };
-        runtime.loop_handle.spawn(ears.listen());
-        Ok(run)
+        Ok(begun.listen(on_event))
     }
 
     /// Makes sure that there is a zygote, so that what is wrong with the keeper shows before anything else is tried.
@@ -240,6 +211,53 @@ impl Launcher {
 
     fn shared(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Begun {
+    /// Tells the keeper what it needs to know, and listens to it from here on.
+    fn listen(self, on_event: OnEvent) -> Run {
+        let Self { keeper, entry, listening, launch, runtime, .. } = self;
+        let Keeper { control, inbox, launch: exec, root, process, origin, cgroup, .. } = keeper;
+        let run = Run::new(control, process, runtime, entry.clone(), launch.grace_ms, listening);
+        // A keeper that cannot be told is dead, which its listener notices.
+        let _ = run.ask(&Request::Own(Own {
+            run_id: &launch.run_id,
+            preview: &launch.preview,
+            on_owner_exit: launch.on_owner_exit,
+            on_leader_exit: launch.on_leader_exit,
+            grace_ms: launch.grace_ms,
+            timeout: launch.timeout,
+            registry: &launch.owner.registry.path().to_string_lossy(),
+            key: entry.key(),
+        }));
+        let ears = Ears {
+            run: run.clone(),
+            exec: Some(exec),
+            heard: Vec::new(),
+            inbox,
+            root,
+            cgroup,
+            origin: Some(origin),
+            run_id: launch.run_id,
+            timeout: launch.timeout.map(|timeout| Duration::from_millis(timeout.after_ms)),
+            counters: launch.owner.counters,
+            on_event,
+        };
+        runtime.loop_handle.spawn(ears.listen());
+        run
+    }
+}
+
+impl Drop for Pending {
+    /// Whoever has begun it does not go on. It is a run already, and in the registry: it is ended like any other, and its entry goes
+    /// when nothing of it is left, not before.
+    fn drop(&mut self) {
+        if let Some(begun) = self.begun.take() {
+            let run = begun.listen(Arc::new(|_| {}));
+            // A keeper that cannot be told is dead, which its listener notices.
+            let _ = run.cancel(libc::SIGKILL, 0, "spawn-error");
+        }
     }
 }
 
