@@ -88,7 +88,9 @@ export class AdoptedRun {
     this.#ending = (this.record.exit?.ending ?? 'lost') as Ending
     this.#state = 'exited'
     this.#owner.runs.remove(this)
-    this.#settle(exitOfRecord(this.record))
+    const exit = exitOfRecord(this.record)
+    this.#settle(exit)
+    this.#owner.events.tell(this, 'exited', { exit })
   }
 
   onNative(event: NativeEvent): void {
@@ -151,8 +153,8 @@ export class AdoptedRun {
     this.#state = 'exited'
     this.#native?.forget()
     this.#owner.runs.remove(this)
-    if (exit.escaped.length > 0) this.#owner.events.tell(this, 'escape', { escaped: exit.escaped })
     this.#settle(exit)
+    if (exit.escaped.length > 0) this.#owner.events.tell(this, 'escape', { escaped: exit.escaped })
     this.#owner.events.tell(this, 'exited', { exit })
   }
 }

@@ -30,6 +30,8 @@ export async function cancelMatching(
   // Ours first: they need no disk.
   const live = owner.runs.findLive(matches)
   const exits = Promise.all(live.map((run) => run.cancel(options)))
+  // It is waited for below; until then a failure must not count as unheard.
+  exits.catch(() => {})
   const records = await findRecords(owner, meant, matches, live)
   const alive = records.filter((record) => !isOver(record))
   if (live.length + alive.length === 0) return alreadyOver(owner.runs.findEnded(matches), records)

@@ -40,9 +40,19 @@ export class Announcer {
     this.announce({ type, ...about, ...details } as unknown as RunEvent)
   }
 
-  /** Returns whether a listener of the supervisor's has heard it. */
+  /**
+   * Returns whether a listener of the supervisor's has heard it. One that throws is the bot's affair, on a tick of its own, as with
+   * `diagnostics_channel`: what is going on here goes on.
+   */
   announce(event: OwnedEvent): boolean {
     channelOf(event.type).publish(event)
-    return this.#emitter.emit('event', event)
+    try {
+      return this.#emitter.emit('event', event)
+    } catch (error) {
+      process.nextTick(() => {
+        throw error
+      })
+      return true
+    }
   }
 }

@@ -96,6 +96,8 @@ export interface NativeRun {
   heard(): void
   /** The output at this descriptor is read from here on. */
   reading(fd: number): void
+  /** Somebody else reads it from here on. */
+  lose(fd: number): void
   /** Whether this run keeps the event loop alive. It does, until told otherwise or forgotten. */
   keepAlive(on: boolean): void
   /** To be called when the run's end has been heard. */
@@ -191,6 +193,7 @@ function listen(run: number, listener: Listener): NativeRun {
     usage: () => host.usage(run),
     heard: () => host.heard(run),
     reading: (fd) => host.reading(run, fd),
+    lose: (fd) => host.lose(run, fd),
     keepAlive(on) {
       if (on === holding || !listeners.has(run)) return
       holding = on

@@ -46,8 +46,13 @@ export class OwnedProcess extends EventEmitter {
   #ending: Ending | undefined
   /** It waits for others to end before it is started. */
   #postponed = false
+  /** It is known to. */
+  #runs = false
   #output: OutputMeter
-  #usageAsked: ((usage: RunUsage) => void)[] = []
+  /** One question at a time; whoever asks meanwhile gets the same answer. */
+  #usage: Promise<RunUsage> | undefined
+  #answerUsage: ((usage: RunUsage) => void) | undefined
+  #keepsAlive = true
   /** Undefined if the command failed before there could be any. */
   #pipes: Pipes | undefined
   #stdio: (net.Socket | null)[] | undefined
@@ -134,6 +139,7 @@ export class OwnedProcess extends EventEmitter {
   kill(signal?: NodeJS.Signals | number): boolean {
     const number = signal === 0 ? 0 : signalNumber(signal === undefined ? 'SIGTERM' : signal)
     if (this.#postponed) {
+      if (!ENDS.has(number)) return false
       this.#callOff('manual-cancel')
       return true
     }
@@ -163,18 +169,22 @@ export class OwnedProcess extends EventEmitter {
   }
 
   usage(): Promise<RunUsage> {
-    return new Promise((resolve) => {
-      // A keeper that cannot be told is gone, and the tree with it.
-      if (this.#state === 'exited' || this.#native?.usage() !== 0) resolve(NOTHING_USED)
-      else this.#usageAsked.push(resolve)
+    // A keeper that cannot be told is gone, and the tree with it.
+    if (this.#usage === undefined && (this.#state === 'exited' || this.#native?.usage() !== 0))
+      return Promise.resolve(NOTHING_USED)
+    this.#usage ??= new Promise((resolve) => {
+      this.#answerUsage = resolve
     })
+    return this.#usage
   }
 
   ref(): void {
+    this.#keepsAlive = true
     this.#native?.keepAlive(true)
   }
 
   unref(): void {
+    this.#keepsAlive = false
     this.#native?.keepAlive(false)
   }
 
@@ -198,12 +208,13 @@ export class OwnedProcess extends EventEmitter {
   // ---- for spawnOwned only -------------------------------------------------------------------------------------------
 
   /** Our ends of the command's streams. */
-  attach(fds: readonly number[]): Pipes {
-    // Those of a run that was postponed were made when it was.
-    if (this.#pipes) return this.#pipes
+  attach(fds: readonly number[]): Pipes | undefined {
+    // Those of a run that was postponed were made when it was, and handed out.
+    if (this.#pipes) return undefined
     this.#pipes = new Pipes(fds, this.#context, {
       closed: () => this.#closeOne(),
       reading: (fd) => this.#native?.reading(fd),
+      lent: (fd) => this.#native?.lose(fd),
       heard: () => this.#onOutput(),
     })
     this.#openEnds += this.#pipes.count
@@ -231,6 +242,7 @@ export class OwnedProcess extends EventEmitter {
     })
     if (this.#postponed) {
       this.#postponed = false
+      if (!this.#keepsAlive) native.keepAlive(false)
       this.#pipes?.tellReading()
       return
     }
@@ -245,9 +257,16 @@ export class OwnedProcess extends EventEmitter {
     process.nextTick(() => this.#onRefused(errno))
   }
 
-  /** What was postponed cannot be started at all. */
-  failedToStart(error: Error): void {
-    this.#onFailed(error, null)
+  /** What was postponed cannot be started at all. Not from here: whoever throws when it hears of it shall be the bot's own. */
+  failedToStart(error: NodeJS.ErrnoException): void {
+    // What the system has refused is counted where it was.
+    if (error.errno === undefined) this.#owner.registry.countUnstarted('spawn-error')
+    process.nextTick(() => this.#onFailed(error, error.errno ?? null))
+  }
+
+  /** Our ends of its outputs that can still be listened to. */
+  openOutputs(): number[] {
+    return this.#pipes?.openOutputs() ?? []
   }
 
   /**
@@ -266,6 +285,7 @@ export class OwnedProcess extends EventEmitter {
         this.#onRefused(event.errno ?? 0)
         break
       case 'started':
+        this.#runs = true
         this.#tell('started', {})
         break
       case 'warning':
@@ -275,7 +295,7 @@ export class OwnedProcess extends EventEmitter {
         this.#onEnding(event)
         break
       case 'usage':
-        this.#usageAsked.shift()?.(usageOf(event))
+        this.#onUsage(usageOf(event))
         break
       case 'exit':
         this.#onExit(event.code ?? null, event.signal === undefined ? null : signalName(event.signal))
@@ -303,6 +323,7 @@ export class OwnedProcess extends EventEmitter {
     this.#exited = true
     this.exitCode = exitCode
     if (this.#native || this.#postponed) this.#owner.runs.remove(this)
+    this.#postponed = false
     this.#native?.forget()
     this.#stopListeningForAbort?.()
     this.#finish(describeFailedStart(this.runId, error.message))
@@ -327,14 +348,15 @@ export class OwnedProcess extends EventEmitter {
   #onOutput(): void {
     const now = performance.now()
     if (this.#output.isDue(now)) this.#native?.heard()
-    if (this.#output.isNews(now)) this.#tell('output', {})
+    // That it runs may be told later than what it says.
+    if (this.#runs && this.#output.isNews(now)) this.#tell('output', {})
   }
 
   #onExit(code: number | null, signal: NodeJS.Signals | null): void {
     if (this.#exited) return
     this.#exited = true
     // Declared descendants are no end.
-    if (!this.#settings.keepOnLeaderExit) this.#state = 'exiting'
+    if (!this.#settings.keepOnLeaderExit && this.#state !== 'exited') this.#state = 'exiting'
     if (signal) this.signalCode = signal
     else this.exitCode = code
     this.#stopListeningForAbort?.()
@@ -361,7 +383,6 @@ export class OwnedProcess extends EventEmitter {
     this.#native?.forget()
     this.#owner.runs.remove(this)
     const escaped = event.escaped ?? []
-    if (escaped.length > 0) this.#tell('escape', { escaped })
     this.#finish(
       describeExit({
         runId: this.runId,
@@ -377,16 +398,22 @@ export class OwnedProcess extends EventEmitter {
     )
     // Nobody could tell how the root ended: its keeper died first, or it survived. What is known is that it is over.
     this.#onExit(null, null)
-    this.#state = 'exited'
     this.#pipes?.end()
     this.#channel?.end()
+  }
+
+  #onUsage(usage: RunUsage): void {
+    this.#answerUsage?.(usage)
+    this.#usage = undefined
+    this.#answerUsage = undefined
   }
 
   /** Nothing of it exists. */
   #finish(exit: RunExit): void {
     this.#state = 'exited'
-    for (const resolve of this.#usageAsked.splice(0)) resolve(NOTHING_USED)
+    this.#onUsage(NOTHING_USED)
     this.#settle(exit)
+    if (exit.escaped.length > 0) this.#tell('escape', { escaped: exit.escaped })
     this.#tell('exited', { exit })
   }
 
@@ -396,10 +423,10 @@ export class OwnedProcess extends EventEmitter {
     this.#ending = 'cancel'
     this.killed = true
     this.#owner.runs.remove(this)
+    this.#owner.registry.countUnstarted(reason)
     this.#finish(describeCalledOff(this.runId, reason))
     process.nextTick(() => {
       this.#onExit(null, null)
-      this.#state = 'exited'
       this.#pipes?.end()
       this.#channel?.end()
     })
@@ -475,6 +502,13 @@ export class OwnedProcess extends EventEmitter {
     channel.once('close', () => this.#closeOne())
   }
 }
+
+/** Signals that end who does nothing about them. The others mean nothing to what does not exist yet. */
+const ENDS = new Set(
+  Object.entries(constants.signals)
+    .filter(([name]) => !/^SIG(CONT|STOP|TSTP|TTIN|TTOU|CHLD|CLD|URG|WINCH)$/.test(name))
+    .map(([, number]) => number),
+)
 
 const NOTHING_USED: RunUsage = { processes: 0, cpuMs: 0, rssBytes: 0 }
 

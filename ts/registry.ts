@@ -105,9 +105,20 @@ export class Registry {
     return settled<RunRecord[]>(await this.native.find(JSON.stringify(filter))).map(frozen)
   }
 
-  /** Whether there may be something alive with this scope, whoever's it is. */
-  hasScope(scopeKey: string): boolean {
-    return this.native.hasScope(scopeKey)
+  /** Runs `start` as the only one, in this or another bot, who may start something in an empty scope. False: it is not empty. */
+  inEmptyScope(scopeKey: string, start: () => void): boolean {
+    if (!this.native.lockScope(scopeKey)) return false
+    try {
+      start()
+    } finally {
+      this.native.releaseScope()
+    }
+    return true
+  }
+
+  /** A run that was never started is over. */
+  countUnstarted(reason: TerminationReason): void {
+    this.native.countUnstarted(reason)
   }
 
   metrics(): Metrics {

@@ -8,7 +8,7 @@ import { begin, closeStream, keeperPath, openStreams } from './native.js'
 import { environment, type RunSettings, readArguments } from './options.js'
 import { OwnedProcess } from './owned-process.js'
 import type { Owner } from './owner.js'
-import { clearScope, mustReplace } from './scopes.js'
+import { startIfEmpty, startInTurn } from './scopes.js'
 import { handOver, hasOutput, type Pipes, planStdio, type StdioPlan } from './stdio.js'
 
 const created = diagnostics.channel('child_process')
@@ -35,14 +35,15 @@ export function spawn(owner: Owner, command: unknown, args?: unknown, options?: 
       "needs output that can be observed: make stdout or stderr a 'pipe' in options.stdio, or leave it out",
     )
   }
-  const mustWait = settings.replaceScope && mustReplace(owner, settings.scopeKey as string)
   const child = new OwnedProcess(settings, owner)
   if (created.hasSubscribers) created.publish({ process: child })
   if (spawning.hasSubscribers) spawning.start.publish({ process: child, options: settings })
   try {
     const channel = openChannel(settings, plan)
-    if (mustWait) startLater(owner, child, settings, plan, channel)
-    else startNow(owner, child, settings, plan, channel)
+    const start = () => startNow(owner, child, settings, plan, channel)
+    if (!settings.replaceScope) start()
+    else if (!startIfEmpty(owner, settings.scopeKey as string, start))
+      startLater(owner, child, settings, plan, channel)
   } catch (error) {
     if (spawning.hasSubscribers) spawning.error.publish({ process: child, error })
     throw error
@@ -101,25 +102,29 @@ function startLater(
   plan: StdioPlan,
   channel: BorrowedChannel | undefined,
 ): void {
-  const { fds, stdio } = openStreams(plan.slots)
-  child.postpone(fds, channel)
-  const start = () => {
-    // Called off, or replaced itself.
-    if (child.state !== 'starting') return
-    owner.refuseWhileClosing()
-    const outputs = fds.slice(1, 3).filter((fd) => fd >= 0)
-    const errno = tryToStart(owner, child, settings, stdio, outputs, channel)
-    if (errno !== 0) child.failed(errno, channel)
-    else handOver(plan.lent)
-  }
-  const finish = () => {
-    for (const [index, fd] of fds.entries()) if (fd >= 0) closeStream(stdio[index] as number)
+  const { errno, fds, stdio, theirs } = openStreams(plan.slots)
+  if (errno !== 0) {
     channel?.release()
+    child.failed(errno, channel)
+    return
   }
-  clearScope(owner, settings.scopeKey as string, child)
-    .then(start)
-    .catch((error) => child.failedToStart(error))
-    .finally(finish)
+  child.postpone(fds, channel)
+  handOver(plan.lent)
+  const start = () => {
+    owner.refuseWhileClosing()
+    const refused = tryToStart(owner, child, settings, stdio, child.openOutputs(), channel)
+    if (refused !== 0) throw errnoError(refused, `spawn ${settings.file}`)
+    if (spawning.hasSubscribers) spawning.end.publish({ process: child })
+  }
+  startInTurn(owner, settings.scopeKey as string, child, start)
+    .catch((error) => {
+      if (spawning.hasSubscribers) spawning.error.publish({ process: child, error })
+      child.failedToStart(error)
+    })
+    .finally(() => {
+      for (const fd of theirs) if (fd >= 0) closeStream(fd)
+      channel?.release()
+    })
 }
 
 /** As it was when we were loaded: a bot may replace it by ours later. */

@@ -123,6 +123,7 @@ const lentStreams = new WeakSet<net.Socket>()
 export function handOver(streams: readonly net.Socket[]): void {
   for (const stream of streams) {
     lentStreams.add(stream)
+    if (stream instanceof Socket) stream.lend()
     const handle = handleOf(stream)
     if (handle?.reading) {
       handle.reading = false
@@ -167,9 +168,23 @@ export class Pipes {
     return this.#pipes.map((pipe) => pipe && this.#open(pipe))
   }
 
+  /** The outputs from which something can still be heard. */
+  openOutputs(): number[] {
+    const open = this.#pipes.filter(
+      (pipe) =>
+        pipe &&
+        isOutput(pipe) &&
+        !pipe.closed &&
+        !(pipe.stream && (pipe.stream.destroyed || lentStreams.has(pipe.stream))),
+    )
+    return open.map((pipe) => (pipe as Pipe).fd)
+  }
+
   /** Says once more which outputs are read: nobody could hear it when they were opened. */
   tellReading(): void {
-    for (const pipe of this.#pipes) if (pipe?.stream && isOutput(pipe)) this.#listener.reading(pipe.fd)
+    for (const pipe of this.#pipes) {
+      if (pipe?.stream && isOutput(pipe) && !pipe.stream.destroyed) this.#listener.reading(pipe.fd)
+    }
   }
 
   /** The command is gone, and nobody reads what is written to it. */
@@ -229,24 +244,34 @@ export interface PipesListener {
   closed(): void
   /** One of the outputs is read from here on. */
   reading(fd: number): void
+  /** One of the outputs is read by somebody else from here on. */
+  lent(fd: number): void
   /** Something was read from one of the outputs. */
   heard(): void
 }
 
-const silentListener: PipesListener = { closed() {}, reading() {}, heard() {} }
+const silentListener: PipesListener = { closed() {}, reading() {}, lent() {}, heard() {} }
 
 /** A socket, by name too, that tells when something was read from it, whether or not anybody wants that yet. */
 class Socket extends net.Socket {
   readonly #listener: PipesListener
+  readonly #fd: number
 
-  constructor(options: net.SocketConstructorOpts, listener: PipesListener) {
+  constructor(options: net.SocketConstructorOpts & { fd: number }, listener: PipesListener) {
     super(options)
     this.#listener = listener
+    this.#fd = options.fd
   }
 
   override push(chunk: unknown, encoding?: BufferEncoding): boolean {
+    const wantsMore = super.push(chunk, encoding)
     if (chunk !== null) this.#listener.heard()
-    return super.push(chunk, encoding)
+    return wantsMore
+  }
+
+  /** Another command reads from it now. */
+  lend(): void {
+    this.#listener.lent(this.#fd)
   }
 }
 

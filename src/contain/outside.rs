@@ -246,13 +246,9 @@ impl<'a> Hunt<'a> {
                         self.send(&members, SIGKILL);
                         self.kill_cgroup();
                         wait_until_gone(&members, Instant::now() + PASS);
-                        let before = members.len();
                         members.retain(|member| {
                             !matches!(member.process.state(), State::Exited | State::Recycled)
                         });
-                        if members.len() < before {
-                            ending.tell(Event::Progress);
-                        }
                         // Nobody who is left will ever be ours to signal.
                         let forbidden = |member: &Member| member.process.signal(0) == Err(Errno::EPERM);
                         if is_late || members.iter().all(forbidden) && !members.is_empty() {

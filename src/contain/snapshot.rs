@@ -42,6 +42,11 @@ impl Snapshot {
         self.seen.contains_key(&pid)
     }
 
+    /// Every descendant, the dead that nobody has waited for among them.
+    pub fn everybody(&self) -> impl Iterator<Item = &Stat> {
+        self.seen.values().filter(|stat| tree::branch_of(stat.pid, self.me, &self.seen).is_some())
+    }
+
     /// Every living descendant whose branch (the child of ours it comes from) is wanted.
     pub fn members(&self, wanted: impl Fn(i32) -> bool) -> Vec<&Stat> {
         self.seen

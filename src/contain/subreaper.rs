@@ -19,7 +19,7 @@ use super::cgroup::Cgroup;
 use super::snapshot::{Snapshot, children};
 use super::{ProcessInfo, SIGCONT, SIGKILL, Usage};
 use crate::identity::stat::Stat;
-use crate::identity::{page_size, read_stat, ticks_to_ms};
+use crate::identity::{read_stat, resident_bytes, ticks_to_ms};
 use crate::run::ExitStatus;
 
 /// How long [`Tree::reap`] may take. A tree that does nothing but fork and die must not keep us from everything else.
@@ -211,16 +211,17 @@ impl Tree {
             .collect()
     }
 
-    /// What the tree uses: one look at what is below us. Those that we have waited for are in our own figures.
+    /// What the tree uses: one look at what is below us. The time of those that we have waited for is in our own figures, that of
+    /// the dead that nobody has waited for, such as the root, in theirs.
     pub fn usage(&self) -> Usage {
         let snapshot = Snapshot::take(self.me);
         let waited_for = read_stat(self.me).map_or(0, |stat| stat.children_cpu);
+        let ticks: u64 = snapshot.everybody().map(|stat| stat.cpu + stat.children_cpu).sum();
         let living = snapshot.members(|_| true);
-        let ticks: u64 = living.iter().map(|stat| stat.cpu + stat.children_cpu).sum();
         Usage {
             processes: u32::try_from(living.len()).unwrap_or(u32::MAX),
             cpu_ms: ticks_to_ms(ticks + waited_for),
-            rss_bytes: living.iter().map(|stat| stat.rss * page_size()).sum(),
+            rss_bytes: living.iter().map(|stat| resident_bytes(stat.pid)).sum(),
         }
     }
 

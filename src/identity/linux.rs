@@ -92,10 +92,14 @@ pub fn ticks_to_ms(ticks: u64) -> u64 {
     ticks_per_second().map_or(0, |per_second| ticks.saturating_mul(1000) / per_second)
 }
 
-/// Sizes in `/proc/PID/stat` are counted in these.
-pub fn page_size() -> u64 {
+/// The resident memory of whoever has this PID; 0 if nobody has. Not from `stat`, where newer kernels only estimate it.
+pub fn resident_bytes(pid: i32) -> u64 {
+    let pages = fs::read_to_string(format!("/proc/{pid}/statm"))
+        .ok()
+        .and_then(|statm| statm.split_ascii_whitespace().nth(1)?.parse::<u64>().ok());
     // SAFETY: sysconf takes an integer.
-    u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+    let page = u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
+    pages.unwrap_or(0).saturating_mul(page)
 }
 
 fn ticks_per_second() -> Option<u64> {

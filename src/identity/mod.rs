@@ -9,7 +9,7 @@ mod pinned;
 pub mod stat;
 mod token;
 
-pub use linux::{ancestors, boot_id, page_size, pid_namespace, read_stat, started_at_ms, ticks_to_ms};
+pub use linux::{ancestors, boot_id, pid_namespace, read_stat, resident_bytes, started_at_ms, ticks_to_ms};
 pub use pinned::{FORCE_FALLBACK, Pidfd};
 
 use std::sync::Arc;

@@ -19,8 +19,6 @@ pub struct Stat {
     /// Field 22: ticks since boot at which the process started. With the PID, and within one boot and one PID
     /// namespace, it names a process for ever.
     pub start: u64,
-    /// Field 24: resident pages.
-    pub rss: u64,
 }
 
 impl Stat {
@@ -51,10 +49,8 @@ pub fn parse(line: &str) -> Option<Stat> {
     let (system, children_user, children_system) = (ticks()?, ticks()?, ticks()?);
     let threads = fields.nth(2)?.parse().ok()?;
     let start = fields.nth(1)?.parse().ok()?;
-    // Whoever does without the rest need not print it.
-    let rss = fields.nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
     let (cpu, children_cpu) = (user + system, children_user + children_system);
-    Some(Stat { pid, comm, state, ppid, pgrp, session, cpu, children_cpu, threads, start, rss })
+    Some(Stat { pid, comm, state, ppid, pgrp, session, cpu, children_cpu, threads, start })
 }
 
 #[cfg(test)]
@@ -81,7 +77,6 @@ mod tests {
                 children_cpu: 90,
                 threads: 1,
                 start: 987_654,
-                rss: 2,
             }
         );
     }

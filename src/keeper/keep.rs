@@ -223,8 +223,13 @@ impl Keeper {
     /// Lets in who knocks and does what visitors ask for. What the last owner may have missed is told to all of them.
     fn serve_visitors(&mut self) {
         let exited = self.tree.root_status().map(Report::RootExited);
+        let ending = self
+            .life
+            .cause()
+            .filter(|_| self.life.state() == State::Exiting)
+            .and_then(|cause| self.ending(cause));
         let over = self.end.clone().map(Report::Extinct);
-        let news: Vec<_> = [Some(self.ready()), exited, over].into_iter().flatten().collect();
+        let news: Vec<_> = [Some(self.ready()), ending, exited, over].into_iter().flatten().collect();
         self.visitors.welcome(&encode(&news));
         for (id, wish) in self.visitors.wishes() {
             match wish {
@@ -353,12 +358,11 @@ impl Keeper {
     fn tell(&mut self, event: Event) {
         let before = self.life.state();
         let action = self.life.on(event, self.now());
-        // A root that exits by itself is told as such.
-        if let (true, State::Exiting, Some(cause)) =
-            (before < State::Exiting, self.life.state(), self.life.cause())
-            && cause != Cause::RootExit
+        if before < State::Exiting
+            && self.life.state() == State::Exiting
+            && let Some(ending) = self.life.cause().and_then(|cause| self.ending(cause))
         {
-            self.send(&[Report::Ending { cause, reason: self.reason.clone() }]);
+            self.send(&[ending]);
         }
         match action {
             Action::Nothing => {}
@@ -375,6 +379,11 @@ impl Keeper {
                 self.finish(&[report]);
             }
         }
+    }
+
+    /// That the tree is being ended. A root that exits by itself is told as such.
+    fn ending(&self, cause: Cause) -> Option<Report> {
+        (cause != Cause::RootExit).then(|| Report::Ending { cause, reason: self.reason.clone() })
     }
 
     /// The tree is empty, the root's zombie gone: the report is true when it is read.

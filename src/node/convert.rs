@@ -1,6 +1,7 @@
 //! Between JS values and the core's types.
 
 use napi_derive::napi;
+use nix::errno::Errno;
 
 use crate::contain::ProcessInfo;
 use crate::contain::cgroup::Limits;
@@ -115,11 +116,22 @@ fn whole(value: f64) -> u64 {
 
 /// Streams of a command that is to be started later.
 #[napi(object, object_from_js = false)]
+#[derive(Default)]
 pub struct Opened {
+    /// Why there are none, or 0.
+    pub errno: i32,
     /// Our ends, -1 where there is none. To be taken or closed.
     pub fds: Vec<i32>,
-    /// For [`LaunchOptions::stdio`]: the command's ends where streams were asked for.
+    /// For [`LaunchOptions::stdio`].
     pub stdio: Vec<i32>,
+    /// The command's ends, and copies of what else it gets; -1 where there is none. To be closed.
+    pub theirs: Vec<i32>,
+}
+
+impl Opened {
+    pub fn failed(errno: Errno) -> Self {
+        Self { errno: errno as i32, ..Self::default() }
+    }
 }
 
 #[napi(object, object_from_js = false)]

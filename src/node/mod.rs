@@ -62,23 +62,29 @@ impl Host {
         self.launcher.prepare().or_else(|error| refused(error).map(drop))
     }
 
-    /// Makes the streams of a command that is to be started later. The command's ends are to be closed with `close_stream`.
+    /// Makes the streams of a command that is to be started later, and keeps what else it is to get: its owner may close that
+    /// meanwhile, and the number would be somebody else's.
     #[napi(catch_unwind)]
-    pub fn open_streams(&mut self, stdio: Vec<i32>) -> napi::Result<Opened> {
-        let (mut opened, mut ends) = (Opened { fds: Vec::new(), stdio: Vec::new() }, Vec::new());
+    pub fn open_streams(&mut self, stdio: Vec<i32>) -> Opened {
+        let (mut ours, mut theirs, mut slots) = (Vec::new(), Vec::new(), Vec::new());
         for slot in stdio {
-            if slot == convert::STREAM {
-                let (ours, theirs) = spawn::stream_pair().map_err(system_error)?;
-                opened.fds.push(ours.as_raw_fd());
-                opened.stdio.push(theirs.as_raw_fd());
-                ends.extend([Some(ours), Some(theirs)]);
-            } else {
-                opened.fds.push(-1);
-                opened.stdio.push(slot);
-            }
+            let (our_end, their_end) = match slot {
+                convert::STREAM => match spawn::stream_pair() {
+                    Ok((ours, theirs)) => (Some(ours), Some(theirs)),
+                    Err(errno) => return Opened::failed(errno),
+                },
+                0.. => match spawn::duplicate(slot) {
+                    Ok(copy) => (None, Some(copy)),
+                    Err(errno) => return Opened::failed(errno),
+                },
+                _ => (None, None),
+            };
+            slots.push(their_end.as_ref().map_or(slot, AsRawFd::as_raw_fd));
+            ours.push(our_end);
+            theirs.push(their_end);
         }
-        self.keep(ends);
-        Ok(opened)
+        let (fds, theirs) = (self.keep(ours), self.keep(theirs));
+        Opened { errno: 0, fds, stdio: slots, theirs }
     }
 
     /// Begins to start a run: the command is being executed when this returns, and [`Host::finish`] tells the outcome.
@@ -209,6 +215,15 @@ impl Host {
     #[napi(catch_unwind)]
     pub fn extend(&self, run: u32, ms: f64) -> i32 {
         self.ask(run, |run| run.extend(convert::milliseconds(ms)))
+    }
+
+    /// Somebody else reads the output at this descriptor from here on.
+    #[napi(catch_unwind)]
+    pub fn lose(&self, run: u32, fd: i32) {
+        self.ask(run, |run| {
+            run.lose(fd);
+            Ok(())
+        });
     }
 
     /// Asks what the tree uses; the answer is an event. Returns an errno, 0 if the request is on its way.

@@ -16,9 +16,9 @@ use super::convert::{Process, milliseconds};
 use crate::identity::{self, ProcessRef};
 use crate::observe::counters::Snapshot;
 use crate::reap::{self, Decided, Done, Planned, Verb};
-use crate::registry::{self, Instance, Kept, Record};
-use crate::run::ExitStatus;
+use crate::registry::{self, Instance, Kept, Record, ScopeLock};
 use crate::run::reason::Reason;
+use crate::run::{ExitStatus, Force};
 use crate::spawn::{register, runtime};
 
 /// How long the end of the process may wait for the file to be brought up to date.
@@ -34,6 +34,8 @@ type TroubleListener = ThreadsafeFunction<String, (), String, Status, false, tru
 pub struct Registry {
     pub(super) instance: Instance,
     plans: Arc<Mutex<Plans>>,
+    /// Held for the time of one spawn.
+    scope: Option<ScopeLock>,
 }
 
 #[napi]
@@ -62,7 +64,7 @@ impl Registry {
         }));
         let lease = Duration::from_millis(milliseconds(lease_ms));
         let instance = Instance { registry, id: instance_id, lease, counters: Arc::default() };
-        Ok(Self { instance, plans: Arc::default() })
+        Ok(Self { instance, plans: Arc::default(), scope: None })
     }
 
     /// Every entry, everybody's, as JSON.
@@ -100,11 +102,26 @@ impl Registry {
         json(&self.instance.registry.own(run_id.as_deref(), pid))
     }
 
-    /// Whether there may be something alive with this scope, whoever's it is.
+    /// Takes the right to start the only run of a scope, until it is released. False if something lives in it, or is about to.
     #[napi(catch_unwind)]
     #[allow(clippy::needless_pass_by_value)]
-    pub fn has_scope(&self, scope: String) -> Result<bool, Error<String>> {
-        self.instance.registry.has_scope(&scope).map_err(|error| coded(error.code(), &error))
+    pub fn lock_scope(&mut self, scope: String) -> Result<bool, Error<String>> {
+        self.scope =
+            self.instance.registry.lock_scope(&scope).map_err(|error| coded(error.code(), &error))?;
+        Ok(self.scope.is_some())
+    }
+
+    #[napi(catch_unwind)]
+    pub fn release_scope(&mut self) {
+        self.scope = None;
+    }
+
+    /// A run that was never started is over, for that reason.
+    #[napi(catch_unwind)]
+    #[allow(clippy::needless_pass_by_value)]
+    pub fn count_unstarted(&self, reason: String) {
+        let reason = Reason::named(&reason).unwrap_or(Reason::SpawnError);
+        self.instance.counters.ended(reason, Force::Nothing);
     }
 
     /// Forgets registered processes of this bot. Returns how many.

@@ -54,9 +54,11 @@ impl Counters {
         if let Some(mode) = MODES.iter().position(|(mode, _)| *mode == force) {
             self.cleanups[mode].add(1);
         }
-        if reason == Reason::OwnershipEscape {
-            self.escapes.add(1);
-        }
+    }
+
+    /// A process had left the session of a run whose root has ended by itself.
+    pub fn escaped(&self) {
+        self.escapes.add(1);
     }
 
     /// A deadline has passed.
@@ -196,6 +198,7 @@ mod tests {
         counters.timed_out(Deadline::NoOutput);
         counters.ended(Reason::NoOutputTimeout, Force::Kill);
         counters.ended(Reason::OwnershipEscape, Force::Signal);
+        counters.escaped();
         counters.reconciled(3);
         counters.stole(1);
         counters

@@ -74,8 +74,18 @@ pub fn end(record: &Record, signal: i32, grace: Duration, reason: &str) -> Ended
         match ask(keeper, root, signal, grace, reason) {
             Ok((status, end)) => return told(status, end),
             // It has ended, or has too many visitors, or we are out of something: that passes, or shows in the next turn.
-            Err(errno) if errno != Errno::ETIMEDOUT && began.elapsed() < persistence(errno, grace) => {
+            Err(errno)
+                if !matches!(errno, Errno::ETIMEDOUT | Errno::EPROTO)
+                    && began.elapsed() < persistence(errno, grace) =>
+            {
                 std::thread::sleep(Duration::from_millis(20));
+            }
+            // One of another version understands a signal as well as ever.
+            Err(Errno::EPROTO) if keeps(&keeper.start_token, root) => {
+                shut_down(&keeper.start_token, grace);
+                let mut ended = from_outside(record, signal, grace, reason);
+                ended.found = true;
+                return ended;
             }
             // What we lack is no reason to kill anybody.
             Err(Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM) => break,
@@ -96,6 +106,17 @@ fn kill(keeper: &ProcessRef) -> bool {
     keeper
         .pinned()
         .is_ok_and(|pin| pin.signal(libc::SIGKILL).is_ok_and(|()| pin.wait_exited(Some(PERSISTENCE)).is_ok()))
+}
+
+/// Asks a keeper to end its run in the one way that every version of it understands, and waits for it. Should it not, its tree falls
+/// to whoever looks from outside.
+fn shut_down(keeper: &ProcessRef, grace: Duration) {
+    if let Ok(pin) = keeper.pinned()
+        && pin.signal(libc::SIGTERM).is_ok()
+        && pin.wait_exited(Some(grace.saturating_add(PATIENCE).min(LONGEST))) != Ok(true)
+    {
+        let _ = pin.signal(libc::SIGKILL);
+    }
 }
 
 /// How long a keeper is visited again that could not be talked to. One that is at home but busy gets as long as it would have

@@ -19,6 +19,7 @@ pub struct Paths {
     pub journal: PathBuf,
     pub old: PathBuf,
     pub lock: PathBuf,
+    pub scopes: PathBuf,
 }
 
 impl Paths {
@@ -28,7 +29,13 @@ impl Paths {
             name.push(suffix);
             PathBuf::from(name)
         };
-        Self { journal: beside(".journal"), old: beside(".journal.old"), lock: beside(".lock"), json }
+        Self {
+            journal: beside(".journal"),
+            old: beside(".journal.old"),
+            lock: beside(".lock"),
+            scopes: beside(".scopes"),
+            json,
+        }
     }
 
     /// The folder, made if it is not there.

@@ -277,7 +277,7 @@ impl Registry {
     }
 
     /// Looks at what is there, once: a registry that we must not write to is refused before anything is started.
-    fn prepare(&self) -> Result<(), RegistryError> {
+    pub(super) fn prepare(&self) -> Result<(), RegistryError> {
         if self.ready.get().is_some() {
             return Ok(());
         }
@@ -335,8 +335,10 @@ impl Registry {
 
     /// Whether there may be a living run or process with this scope, whoever's it is.
     pub fn has_scope(&self, scope: &str) -> Result<bool, RegistryError> {
-        let wanted =
-            |record: &Record| record.scope_key.as_deref() == Some(scope) && record.state != State::Exited;
+        let is_over = |record: &Record| {
+            record.state == State::Exited && record.exit.as_ref().is_none_or(|exit| exit.survivors == 0)
+        };
+        let wanted = |record: &Record| record.scope_key.as_deref() == Some(scope) && !is_over(record);
         let search = |table: &Table| table.records().filter(|record| wanted(record)).cloned().collect();
         let found = self.find(search, wanted)?;
         let inner = self.inner();

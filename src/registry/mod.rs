@@ -6,6 +6,7 @@
 //! | `process-registry.json.journal` | what happened since, one line each; appended to without a lock |
 //! | `process-registry.json.journal.old` | what a checkpoint is being made of |
 //! | `process-registry.json.lock` | held by whoever makes a checkpoint |
+//! | `process-registry.json.scopes` | a byte of it is held by whoever is about to start the only run of a scope |
 //!
 //! A bot's own runs are known best to the bot: as long as it lives, its memory ([`Registry`]) decides which entries of its
 //! own the file has. So a file that was deleted, damaged or overwritten is right again after the next checkpoint.
@@ -21,6 +22,7 @@ mod kept;
 mod ledger;
 mod own;
 pub mod record;
+mod scopes;
 pub mod table;
 mod upkeep;
 
@@ -30,6 +32,7 @@ pub use instance::{Entry, Instance};
 pub use kept::Kept;
 pub use ledger::Registry;
 pub use record::{Claim, Containment, Exit, Keeper, Line, Owner, Record, State};
+pub use scopes::ScopeLock;
 pub use table::Table;
 
 use std::path::Path;

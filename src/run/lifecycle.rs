@@ -210,7 +210,8 @@ impl Lifecycle {
 
             (Phase::Starting, Event::Started) => {
                 self.phase = Phase::Running;
-                self.arm(now)
+                self.arm(now);
+                Action::Nothing
             }
 
             (_, Event::Empty) => {
@@ -222,6 +223,10 @@ impl Lifecycle {
             (Phase::Starting | Phase::Running, Event::RootExited)
                 if self.rules.on_leader_exit == Policy::Keep =>
             {
+                // Its bot may say only now, or never, that it has run.
+                if self.phase == Phase::Starting {
+                    self.arm(now);
+                }
                 self.phase = Phase::Lingering;
                 Action::Nothing
             }
@@ -279,11 +284,10 @@ impl Lifecycle {
     }
 
     /// Counted from here, and this comes after the spawn: a slow spawn cannot trip it.
-    fn arm(&mut self, now: u64) -> Action {
+    fn arm(&mut self, now: u64) {
         let armed =
             |Timeout { after_ms, signal }| Armed { since: now, limit_ms: after_ms, signal, warned: false };
         self.deadline = self.rules.timeout.map(armed);
-        Action::Nothing
     }
 
     /// Also before it counts. What was warned of is warned of again.

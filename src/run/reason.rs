@@ -77,14 +77,17 @@ impl Reason {
         }
     }
 
+    /// The reason of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.name() == name)
+    }
+
     /// The truth about an end: `asked` is what the cancel that did it wants the reason to be, `escaped` how many had left the
     /// session when the root ended by itself.
     pub fn of(ending: Ending, asked: &str, status: Option<ExitStatus>, escaped: usize) -> Self {
         match ending {
             // Another version of us may have words of its own.
-            Ending::Kept(Cause::Cancel) => {
-                Self::ALL.into_iter().find(|reason| reason.name() == asked).unwrap_or(Self::ManualCancel)
-            }
+            Ending::Kept(Cause::Cancel) => Self::named(asked).unwrap_or(Self::ManualCancel),
             Ending::Kept(Cause::RootExit) if escaped > 0 => Self::OwnershipEscape,
             Ending::Kept(Cause::RootExit) => match status {
                 Some(ExitStatus::Signal(_)) => Self::Signal,

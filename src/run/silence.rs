@@ -24,7 +24,7 @@ pub enum Verdict {
     /// All is well; look again then.
     Wait { until: u64 },
     /// Four fifths of the time are over. Told once, until there is output again.
-    Warn { until: u64, remaining_ms: u64 },
+    Warn { until: u64, limit_ms: u64, remaining_ms: u64 },
     /// It is over.
     Expired { limit_ms: u64 },
 }
@@ -46,9 +46,13 @@ pub fn told_every(limit_ms: u64) -> u64 {
 }
 
 impl Silence {
-    /// From the moment the command runs.
-    pub fn new(limit_ms: u64, now: u64) -> Self {
-        Self { limit_ms, extra_ms: 0, since: now, unread: 0, warned: false }
+    pub fn new(limit_ms: u64) -> Self {
+        Self { limit_ms, extra_ms: 0, since: 0, unread: 0, warned: false }
+    }
+
+    /// The command runs, and it counts from now. What was allowed on top before stays allowed.
+    pub fn begin(&mut self, now: u64) {
+        self.since = self.since.max(now);
     }
 
     /// The bot has read something then, and perhaps more until it would have told again.
@@ -77,7 +81,7 @@ impl Silence {
         let look_again = now.saturating_add((self.limit_ms / 10).clamp(5, 10_000));
         if now >= warn_at && !self.warned {
             self.warned = true;
-            return Verdict::Warn { until: at.min(look_again), remaining_ms: at - now };
+            return Verdict::Warn { until: at.min(look_again), limit_ms, remaining_ms: at - now };
         }
         let next = if self.warned { at } else { warn_at };
         Verdict::Wait { until: next.min(look_again) }
@@ -99,16 +103,25 @@ mod tests {
 
     const NOTHING: Waiting = Waiting { for_the_bot: 0, for_nobody: 0 };
 
+    fn begun(now: u64) -> Silence {
+        let mut silence = Silence::new(1_000);
+        silence.begin(now);
+        silence
+    }
+
     fn expired(verdict: Verdict) -> bool {
         matches!(verdict, Verdict::Expired { .. })
     }
 
     #[test]
     fn a_silence_is_warned_of_once_and_then_over() {
-        let mut silence = Silence::new(1_000, 500);
+        let mut silence = begun(500);
         assert_eq!(silence.look(NOTHING, 500), Verdict::Wait { until: 600 });
         assert_eq!(silence.look(NOTHING, 1_299), Verdict::Wait { until: 1_300 });
-        assert_eq!(silence.look(NOTHING, 1_300), Verdict::Warn { until: 1_400, remaining_ms: 200 });
+        assert_eq!(
+            silence.look(NOTHING, 1_300),
+            Verdict::Warn { until: 1_400, limit_ms: 1_000, remaining_ms: 200 }
+        );
         assert_eq!(silence.look(NOTHING, 1_301), Verdict::Wait { until: 1_401 });
         assert_eq!(silence.look(NOTHING, 1_450), Verdict::Wait { until: 1_500 });
         assert_eq!(silence.look(NOTHING, 1_500), Verdict::Expired { limit_ms: 1_000 });
@@ -116,7 +129,7 @@ mod tests {
 
     #[test]
     fn what_the_bot_has_read_counts_anew_and_never_too_early() {
-        let mut silence = Silence::new(1_000, 0);
+        let mut silence = begun(0);
         silence.heard(900);
         assert!(
             !expired(silence.look(NOTHING, 1_900 + told_every(1_000) - 1)),
@@ -127,7 +140,7 @@ mod tests {
 
     #[test]
     fn what_waits_for_a_bot_that_has_paused_counts_for_as_long_as_it_waits() {
-        let mut silence = Silence::new(1_000, 0);
+        let mut silence = begun(0);
         let paused = Waiting { for_the_bot: 3, for_nobody: 0 };
         for now in [100, 1_000, 5_000, 99_000] {
             assert!(!expired(silence.look(paused, now)), "{now}");
@@ -138,7 +151,7 @@ mod tests {
 
     #[test]
     fn what_nobody_is_going_to_read_counts_when_it_comes() {
-        let mut silence = Silence::new(1_000, 0);
+        let mut silence = begun(0);
         let more = |bytes| Waiting { for_the_bot: 0, for_nobody: bytes };
         assert!(!expired(silence.look(more(3), 900)));
         assert!(!expired(silence.look(more(3), 1_899)));
@@ -148,19 +161,31 @@ mod tests {
 
     #[test]
     fn an_extension_is_for_one_silence_and_warned_of_again() {
-        let mut silence = Silence::new(1_000, 0);
+        let mut silence = begun(0);
         assert!(matches!(silence.look(NOTHING, 800), Verdict::Warn { .. }));
         silence.extend(1_000);
         assert!(matches!(silence.look(NOTHING, 1_000), Verdict::Wait { .. }));
-        assert_eq!(silence.look(NOTHING, 1_600), Verdict::Warn { until: 1_700, remaining_ms: 400 });
+        assert_eq!(
+            silence.look(NOTHING, 1_600),
+            Verdict::Warn { until: 1_700, limit_ms: 2_000, remaining_ms: 400 }
+        );
         silence.heard(1_700);
         assert!(!expired(silence.look(NOTHING, 2_700)));
         assert!(expired(silence.look(NOTHING, 2_720)), "the next silence has its own limit again");
     }
 
     #[test]
+    fn an_extension_that_comes_before_the_command_runs_is_not_lost() {
+        let mut silence = Silence::new(1_000);
+        silence.extend(500);
+        silence.begin(100);
+        assert!(!expired(silence.look(NOTHING, 1_599)));
+        assert!(expired(silence.look(NOTHING, 1_600)));
+    }
+
+    #[test]
     fn output_that_is_told_late_does_not_undo_what_was_seen_since() {
-        let mut silence = Silence::new(1_000, 0);
+        let mut silence = begun(0);
         silence.look(Waiting { for_the_bot: 1, for_nobody: 0 }, 500);
         silence.heard(200);
         assert!(!expired(silence.look(NOTHING, 1_499)));

@@ -1,6 +1,7 @@
 //! Taking over a run that outlived its bot.
 
 use std::fmt;
+use std::sync::Arc;
 
 use nix::errno::Errno;
 
@@ -64,13 +65,22 @@ impl From<RegistryError> for AdoptError {
 pub fn adopt(owner: &Instance, key: &str, on_event: OnEvent) -> Result<Option<Run>, AdoptError> {
     let runtime = runtime::get().map_err(|error| AdoptError::Refused { reason: error.to_string() })?;
     let (entry, record, former) = take(owner, key)?;
+    let counted = |on_event: OnEvent| -> OnEvent {
+        let counters = owner.counters.clone();
+        Arc::new(move |event| {
+            if let RunEvent::Extinct(extinct) = &event {
+                extinct.count(&counters);
+            }
+            on_event(event);
+        })
+    };
     if record.state == State::Exited {
         entry.over();
-        tell_end(&record, &on_event);
+        tell_end(&record, &counted(on_event));
         return Ok(None);
     }
     let (Some(keeper), Some(root)) = (record.keeper.clone(), record.start_token.clone()) else {
-        runtime.loop_handle.spawn(watch::watch(entry, record, Some(on_event)));
+        runtime.loop_handle.spawn(watch::watch(entry, record, Some(counted(on_event))));
         return Ok(None);
     };
     let talk = Visit::start(&keeper.start_token, &keeper.address, &root)
@@ -90,6 +100,7 @@ pub fn adopt(owner: &Instance, key: &str, on_event: OnEvent) -> Result<Option<Ru
                 cgroup,
                 origin: None,
                 run_id: record.run_id,
+                silence: None,
                 timeout: None,
                 counters: owner.counters.clone(),
                 on_event,
@@ -99,7 +110,7 @@ pub fn adopt(owner: &Instance, key: &str, on_event: OnEvent) -> Result<Option<Ru
         }
         // Without its keeper it is a process like any other.
         Err(Errno::ESRCH) => {
-            runtime.loop_handle.spawn(watch::watch(entry, record, Some(on_event)));
+            runtime.loop_handle.spawn(watch::watch(entry, record, Some(counted(on_event))));
             Ok(None)
         }
         Err(errno) => {
@@ -144,7 +155,9 @@ fn tell_end(record: &Record, on_event: &OnEvent) {
     let ending = exit.and_then(|exit| Ending::named(&exit.ending)).unwrap_or(Ending::Kept(Cause::RootExit));
     on_event(RunEvent::Extinct(Extinct {
         ending,
-        reason: Reason::of(ending, exit.map_or("", |exit| &exit.reason), status, 0),
+        reason: exit
+            .and_then(|exit| Reason::named(&exit.reason))
+            .unwrap_or_else(|| Reason::of(ending, "", status, 0)),
         limit_ms: exit.map_or(0, |exit| exit.limit_ms),
         force: Force::Nothing,
         escaped: Vec::new(),

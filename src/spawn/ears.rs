@@ -40,6 +40,8 @@ pub struct Ears {
     /// `None` for an adopted run: another bot's zygote is none of ours.
     pub origin: Option<Origin>,
     pub run_id: String,
+    /// Whoever listens for silence, while that means something.
+    pub silence: Option<AbortHandle>,
     /// Its overall deadline, if it has one that is told to its keeper here.
     pub timeout: Option<Duration>,
     pub counters: Arc<Counters>,
@@ -60,9 +62,10 @@ impl Ears {
             let _ = self.run.ask(&Request::Started);
             (self.on_event)(RunEvent::Started);
         }
-        let beside = [self.listen_for_silence(), self.keep_the_keeper_awake()];
+        self.silence = self.listen_for_silence();
+        let awake = self.keep_the_keeper_awake();
         let heard = self.hear().await;
-        beside.iter().flatten().for_each(AbortHandle::abort);
+        [self.silence.take(), awake].iter().flatten().for_each(AbortHandle::abort);
         self.run.over();
         let last = match heard {
             Some((status, end)) => extinct(status, end),
@@ -75,7 +78,7 @@ impl Ears {
                 lost(survivors)
             }
         };
-        self.counters.ended(last.reason, last.force);
+        last.count(&self.counters);
         // Written down before it is told: whoever hears of the end finds no entry any more.
         self.run.entry().over();
         (self.on_event)(RunEvent::Extinct(last));
@@ -145,12 +148,17 @@ impl Ears {
         }
     }
 
-    fn ending(&self, cause: Cause, asked: &str) {
+    fn ending(&mut self, cause: Cause, asked: &str) {
         self.run.entry().exiting();
+        self.silence.take().as_ref().inspect(|task| task.abort());
         match cause {
             Cause::OverallTimeout => self.counters.timed_out(Deadline::Overall),
             Cause::NoOutputTimeout => self.counters.timed_out(Deadline::NoOutput),
             _ => {}
+        }
+        // Whoever cancels looks after that, with a grace of its own.
+        if cause != Cause::Cancel {
+            self.run.ending();
         }
         let reason = Reason::of(Ending::Kept(cause), asked, None, 0);
         (self.on_event)(RunEvent::Ending(cause, reason));

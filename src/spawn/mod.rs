@@ -9,6 +9,7 @@ pub mod borrow;
 mod ears;
 mod environment;
 mod inherited;
+mod plumbing;
 mod programs;
 pub mod register;
 mod run;
@@ -29,15 +30,17 @@ use std::collections::BTreeMap;
 
 use crate::contain::cgroup::{Limits, Trouble};
 use crate::contain::{ProcessInfo, Usage};
+use crate::observe::counters::Counters;
 use crate::registry::{Instance, RegistryError};
 use crate::run::lifecycle::Timeout;
 use crate::run::reason::{Ending, Reason};
 use crate::run::{Cause, Deadline, ExitStatus, Force, Policy};
 
 pub use crate::keeper::channel::pair as stream_pair;
+pub use plumbing::{duplicate, end_stream};
 pub use run::Run;
 pub use tier::Tier;
-pub use unix::{Launcher, Pending, end_stream};
+pub use unix::{Launcher, Pending};
 
 /// What to start. The strings are as in [`crate::keeper::protocol::Command`], without the cookie.
 #[derive(Debug)]
@@ -122,6 +125,16 @@ pub struct Extinct {
     pub force: Force,
     pub escaped: Vec<ProcessInfo>,
     pub survivors: Vec<ProcessInfo>,
+}
+
+impl Extinct {
+    /// A cancel may ask for any reason; that something has escaped it cannot ask for.
+    fn count(&self, counters: &Counters) {
+        counters.ended(self.reason, self.force);
+        if self.ending == Ending::Kept(Cause::RootExit) && !self.escaped.is_empty() {
+            counters.escaped();
+        }
+    }
 }
 
 /// Why nothing was started.

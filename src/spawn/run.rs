@@ -96,10 +96,22 @@ impl Run {
         self.ask(&Request::Usage)
     }
 
+    /// Somebody else reads the output at this descriptor from here on.
+    pub fn lose(&self, fd: RawFd) {
+        if let Some(listening) = self.listening() {
+            listening.lose(fd);
+        }
+    }
+
     /// It has been silent for too long.
     pub(super) fn silent(&self, limit_ms: u64) {
-        // A keeper that cannot be told is dead, which its listener notices.
+        // A keeper that cannot be told is dead, which its listener notices. One that was stopped hears it when it is woken.
         let _ = self.ask(&Request::Silent { limit_ms });
+        self.wake_keeper();
+    }
+
+    /// Its keeper has begun to end the tree, and gives it the run's own grace.
+    pub(super) fn ending(&self) {
         self.watch(Duration::from_millis(self.0.grace_ms).saturating_add(PATIENCE));
     }
 

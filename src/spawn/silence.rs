@@ -16,7 +16,6 @@ use crate::run::silence::{Silence, Verdict, Waiting};
 #[derive(Debug)]
 pub struct Listening {
     began: Instant,
-    limit_ms: u64,
     inner: Mutex<Inner>,
 }
 
@@ -44,9 +43,8 @@ impl Listening {
     /// The outputs are open.
     pub fn new(limit_ms: u64, outputs: impl Iterator<Item = RawFd>) -> Self {
         let output = |fd| Some(Output { fd, inode: inode(fd)?, is_read: false });
-        let inner =
-            Inner { silence: Silence::new(limit_ms, 0), outputs: outputs.filter_map(output).collect() };
-        Self { began: Instant::now(), limit_ms, inner: Mutex::new(inner) }
+        let inner = Inner { silence: Silence::new(limit_ms), outputs: outputs.filter_map(output).collect() };
+        Self { began: Instant::now(), inner: Mutex::new(inner) }
     }
 
     /// The bot has read something.
@@ -62,20 +60,25 @@ impl Listening {
         }
     }
 
+    /// Somebody else reads that stream from here on, and nobody tells what. If that was the last one, silence means nothing.
+    pub fn lose(&self, fd: RawFd) {
+        self.inner().outputs.retain(|output| output.fd != fd);
+    }
+
     pub fn extend(&self, ms: u64) {
         self.inner().silence.extend(ms);
     }
 
     /// Until it has been silent for too long, from now on. To be ended from outside when the run is over.
     pub async fn listen(&self, run: &Run, on_event: &OnEvent) {
-        self.inner().silence = Silence::new(self.limit_ms, self.now());
-        loop {
+        let now = self.now();
+        self.inner().silence.begin(now);
+        while !self.inner().outputs.is_empty() {
             let now = self.now();
             let until = match self.look(now) {
                 Verdict::Wait { until } => until,
-                Verdict::Warn { until, remaining_ms } => {
-                    let (deadline, limit_ms) = (Deadline::NoOutput, self.limit_ms);
-                    on_event(RunEvent::Warning { deadline, limit_ms, remaining_ms });
+                Verdict::Warn { until, limit_ms, remaining_ms } => {
+                    on_event(RunEvent::Warning { deadline: Deadline::NoOutput, limit_ms, remaining_ms });
                     until
                 }
                 Verdict::Expired { limit_ms } => return run.silent(limit_ms),

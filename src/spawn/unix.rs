@@ -1,29 +1,26 @@
 //! Starting a run through a keeper.
 
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, open};
 use nix::libc;
-use nix::sys::socket::{Shutdown, shutdown};
-use nix::sys::stat::Mode;
-use nix::unistd::{AccessFlags, faccessat};
 
 use super::ears::Ears;
 use super::inherited::{self, Credentials};
+use super::plumbing::Plumbing;
 use super::programs::{Program, Programs};
 use super::run::Run;
 use super::runtime::Runtime;
 use super::silence::Listening;
 use super::zygote::{Keeper, NoKeeper, Zygote, first_message};
-use super::{Launch, LaunchError, OnEvent, Stdio, Streams, environment, runtime};
+use super::{Launch, LaunchError, OnEvent, Streams, environment, runtime};
 use crate::contain::outside::{self, Target};
 use crate::identity::ProcessRef;
 use crate::keeper::channel;
-use crate::keeper::protocol::{self, Command, Inbox, MAX_FDS, Own, Refusal, Request, Slot};
+use crate::keeper::protocol::{self, Command, Inbox, Own, Refusal, Request};
 use crate::observe::counters::Counters;
 use crate::registry::{self, Containment, Entry, Record, State};
 use crate::run::Policy;
@@ -240,6 +237,7 @@ impl Begun {
             cgroup,
             origin: Some(origin),
             run_id: launch.run_id,
+            silence: None,
             timeout: launch.timeout.map(|timeout| Duration::from_millis(timeout.after_ms)),
             counters: launch.owner.counters,
             on_event,
@@ -334,77 +332,4 @@ pub fn refused_with(payload: &[u8]) -> Errno {
 /// What does not fit into a frame does not fit into a process either.
 fn encode(message: &impl serde::Serialize) -> Result<Vec<u8>, LaunchError> {
     protocol::encode(message).map_err(|_| LaunchError::refused(Errno::E2BIG))
-}
-
-/// The command's descriptors, both ends.
-struct Plumbing {
-    /// The command's working directory; `None` to leave it where its blank is.
-    directory: Option<OwnedFd>,
-    slots: Vec<Slot>,
-    sent: Vec<RawFd>,
-    streams: Streams,
-    /// The command's ends of the streams.
-    _theirs: Vec<OwnedFd>,
-}
-
-impl Plumbing {
-    fn lay(Launch { stdio, cwd, .. }: &Launch) -> Result<Self, LaunchError> {
-        let mut sent = Vec::with_capacity(stdio.len() + 1);
-        let mut theirs = Vec::with_capacity(stdio.len());
-        let mut streams = Vec::with_capacity(stdio.len());
-        let mut slots = Vec::with_capacity(stdio.len());
-        for source in stdio {
-            let (slot, stream) = match source {
-                Stdio::Closed => (Slot::Closed, None),
-                Stdio::Null => (Slot::Null, None),
-                Stdio::Fd(fd) => {
-                    sent.push(*fd);
-                    (Slot::Sent, None)
-                }
-                Stdio::Pipe => {
-                    let (our_end, their_end) = channel::pair().map_err(LaunchError::refused)?;
-                    sent.push(their_end.as_raw_fd());
-                    theirs.push(their_end);
-                    (Slot::Sent, Some(our_end))
-                }
-            };
-            slots.push(slot);
-            streams.push(stream);
-        }
-        if sent.len() >= MAX_FDS {
-            return Err(LaunchError::TooManyDescriptors);
-        }
-        // Last, because Node's callers get streams also for a directory that is not there.
-        let directory = match open_directory(cwd.as_deref()) {
-            Ok(directory) => directory,
-            Err(errno) => return Err(LaunchError::Refused { errno, streams }),
-        };
-        sent.splice(0..0, directory.as_ref().map(AsRawFd::as_raw_fd));
-        Ok(Self { directory, slots, sent, streams, _theirs: theirs })
-    }
-}
-
-/// The command's working directory, checked as its own `chdir` would: a wrong one is known before anything is started.
-///
-/// A bot that has dropped its privileges may be in a directory that it could not enter now. Then its zygote, which was
-/// started after that, is in the same one, and so is the blank: it need not go anywhere.
-fn open_directory(cwd: Option<&str>) -> Result<Option<OwnedFd>, Errno> {
-    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-    let Some(path) = cwd else {
-        return match open(".", flags, Mode::empty()) {
-            Err(Errno::EACCES) => Ok(None),
-            directory => directory.map(Some),
-        };
-    };
-    let directory = open(path, flags, Mode::empty())?;
-    faccessat(&directory, ".", AccessFlags::X_OK, AtFlags::AT_EACCESS)?;
-    Ok(Some(directory))
-}
-
-/// Ends a stream of a run whose tree is extinct: what was written is still read, then comes the end, whoever else
-/// may hold the other side (a process that is none of ours can have got a copy).
-///
-/// `fd` must be a stream of the caller's that is still open.
-pub fn end_stream(fd: RawFd) -> Result<(), Errno> {
-    shutdown(fd, Shutdown::Read)
 }

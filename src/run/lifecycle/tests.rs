@@ -41,8 +41,17 @@ fn a_root_that_exits_takes_the_rest_with_it() {
 }
 
 #[test]
-fn declared_descendants_stay_until_they_are_cancelled() {
+fn a_root_that_exits_before_its_bot_has_said_that_it_runs_has_a_deadline_for_those_it_leaves() {
     let keep = Rules { on_leader_exit: Policy::Keep, ..RULES };
+    for order in [[Event::RootExited, Event::Started], [Event::Started, Event::RootExited]] {
+        let run = play(keep, &[(1_000, order[0], Action::Nothing), (1_001, order[1], Action::Nothing)]);
+        assert_eq!((run.state(), run.wake_at()), (State::Running, Some(1_400)), "{order:?}");
+    }
+}
+
+#[test]
+fn declared_descendants_stay_until_they_are_cancelled() {
+    let keep = Rules { on_leader_exit: Policy::Keep, timeout: None, ..RULES };
     let run = play(
         keep,
         &[

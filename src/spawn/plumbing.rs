@@ -1,0 +1,94 @@
+//! The command's descriptors, both ends, and its working directory.
+
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, FcntlArg, OFlag, fcntl, open};
+use nix::sys::socket::{Shutdown, shutdown};
+use nix::sys::stat::Mode;
+use nix::unistd::{AccessFlags, faccessat};
+
+use super::{Launch, LaunchError, Stdio, Streams};
+use crate::keeper::channel;
+use crate::keeper::protocol::{MAX_FDS, Slot};
+
+/// The command's descriptors, both ends.
+pub struct Plumbing {
+    /// The command's working directory; `None` to leave it where its blank is.
+    pub directory: Option<OwnedFd>,
+    pub slots: Vec<Slot>,
+    pub sent: Vec<RawFd>,
+    pub streams: Streams,
+    /// The command's ends of the streams.
+    _theirs: Vec<OwnedFd>,
+}
+
+impl Plumbing {
+    pub fn lay(Launch { stdio, cwd, .. }: &Launch) -> Result<Self, LaunchError> {
+        let mut sent = Vec::with_capacity(stdio.len() + 1);
+        let mut theirs = Vec::with_capacity(stdio.len());
+        let mut streams = Vec::with_capacity(stdio.len());
+        let mut slots = Vec::with_capacity(stdio.len());
+        for source in stdio {
+            let (slot, stream) = match source {
+                Stdio::Closed => (Slot::Closed, None),
+                Stdio::Null => (Slot::Null, None),
+                Stdio::Fd(fd) => {
+                    sent.push(*fd);
+                    (Slot::Sent, None)
+                }
+                Stdio::Pipe => {
+                    let (our_end, their_end) = channel::pair().map_err(LaunchError::refused)?;
+                    sent.push(their_end.as_raw_fd());
+                    theirs.push(their_end);
+                    (Slot::Sent, Some(our_end))
+                }
+            };
+            slots.push(slot);
+            streams.push(stream);
+        }
+        if sent.len() >= MAX_FDS {
+            return Err(LaunchError::TooManyDescriptors);
+        }
+        // Last, because Node's callers get streams also for a directory that is not there.
+        let directory = match open_directory(cwd.as_deref()) {
+            Ok(directory) => directory,
+            Err(errno) => return Err(LaunchError::Refused { errno, streams }),
+        };
+        sent.splice(0..0, directory.as_ref().map(AsRawFd::as_raw_fd));
+        Ok(Self { directory, slots, sent, streams, _theirs: theirs })
+    }
+}
+
+/// The command's working directory, checked as its own `chdir` would: a wrong one is known before anything is started.
+///
+/// A bot that has dropped its privileges may be in a directory that it could not enter now. Then its zygote, which was
+/// started after that, is in the same one, and so is the blank: it need not go anywhere.
+fn open_directory(cwd: Option<&str>) -> Result<Option<OwnedFd>, Errno> {
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let Some(path) = cwd else {
+        return match open(".", flags, Mode::empty()) {
+            Err(Errno::EACCES) => Ok(None),
+            directory => directory.map(Some),
+        };
+    };
+    let directory = open(path, flags, Mode::empty())?;
+    faccessat(&directory, ".", AccessFlags::X_OK, AtFlags::AT_EACCESS)?;
+    Ok(Some(directory))
+}
+
+/// Ends a stream of a run whose tree is extinct: what was written is still read, then comes the end, whoever else
+/// may hold the other side (a process that is none of ours can have got a copy).
+///
+/// `fd` must be a stream of the caller's that is still open.
+pub fn end_stream(fd: RawFd) -> Result<(), Errno> {
+    shutdown(fd, Shutdown::Read)
+}
+
+/// Another descriptor for what the caller has open under this number, close-on-exec.
+pub fn duplicate(fd: RawFd) -> Result<OwnedFd, Errno> {
+    // SAFETY: borrowed for this one call, which fails if the number means nothing.
+    let copy = fcntl(unsafe { BorrowedFd::borrow_raw(fd) }, FcntlArg::F_DUPFD_CLOEXEC(3))?;
+    // SAFETY: fcntl just returned this descriptor to us.
+    Ok(unsafe { OwnedFd::from_raw_fd(copy) })
+}
