@@ -36,6 +36,7 @@ impl Registry {
 }
 
 /// Whether it is ours now.
+#[allow(clippy::cast_possible_truncation)] // Small constants, of another type in the structure.
 fn lock(file: &File, start: i64) -> io::Result<bool> {
     // SAFETY: all zeroes is a valid flock; its type differs between C libraries.
     let mut range: libc::flock = unsafe { std::mem::zeroed() };
