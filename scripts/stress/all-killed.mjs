@@ -13,21 +13,25 @@ export const what =
   'bot, zygote and keepers SIGKILLed together: reapOrphans ends what kept its group or its cookie'
 export const full = 200
 
-export async function play(loop) {
+export const play = (loop) => playWith(loop, trees, 'keeper')
+
+export async function playWith(loop, trees, containment) {
   const registry = new StressRegistry()
   const whole = new Scope()
   const bystanders = new Bystanders(whole, runIds[0], registry.supervisor)
-  await loop.each((scope, round) => playRound(loop, scope, registry, bystanders, trees[round % trees.length]))
+  await loop.each((scope, round) =>
+    playRound(loop, scope, registry, bystanders, trees[round % trees.length], containment),
+  )
   await whole.close()
   loop.count('unfinished files', registry.litter().length)
   await registry.close()
 }
 
-async function playRound(loop, scope, registry, bystanders, tree) {
+async function playRound(loop, scope, registry, bystanders, tree, containment) {
   const whileSpawning = loop.random() < 0.3
   const stopFirst = loop.random() < 0.7
   const afterMs = loop.random() * (whileSpawning ? 10 : 30)
-  const { bot, witness } = await startHostileBot(scope, { registry, tree, whileSpawning })
+  const { bot, witness } = await startHostileBot(scope, { registry, tree, whileSpawning, containment })
   await instant(afterMs)
   await (stopFirst ? stopAll(bot) : undefined)
   killAll(loop, bot)

@@ -15,10 +15,11 @@ export const runIds = [0, 1, 2].map((index) => `stress-${process.pid}-${index}`)
  * Returns when it is about to spawn its runs, or when its only one stands. From here on bot and runs, and nobody else, hold the
  * witness.
  */
-export async function startHostileBot(scope, { registry, tree, whileSpawning }) {
+export async function startHostileBot(scope, { registry, tree, whileSpawning, containment }) {
   const witness = openWitness(scope)
   const [command, args] = tree.command(witness.path)
-  const task = JSON.stringify({ command, args, runIds: runIds.slice(0, whileSpawning ? 3 : 1), graceMs: 300 })
+  const ids = runIds.slice(0, whileSpawning ? 3 : 1)
+  const task = JSON.stringify({ command, args, runIds: ids, graceMs: 300, containment })
   const bot = spawn(process.execPath, [program, task], {
     env: { ...process.env, SPAWN_OWNED_REGISTRY: registry.path },
     stdio: ['pipe', 'pipe', 'pipe', witness.writeEnd, 'pipe'],

@@ -71,7 +71,7 @@ export class StressRegistry {
   async close() {
     const unsaved = () => ['journal', 'journal.old'].some((name) => existsSync(`${this.path}.${name}`))
     for (let i = 0; i < 100 && unsaved(); i++) await delay(10)
-    const remove = () => rmSync(this.#folder, { recursive: true, force: true })
+    const remove = () => rmSync(this.#folder, { recursive: true, force: true, maxRetries: 5 })
     process.on('exit', remove)
     remove()
   }
