@@ -311,6 +311,7 @@ test('a bot that is in a cgroup itself makes them below that', options, async (t
 })
 
 test('what is no option is refused, and nothing was started', options, () => {
+  const next = supervise(freshRegistry())
   for (const [more, code] of [
     [{ containment: 'jail' }, 'ERR_INVALID_ARG_VALUE'],
     [{ containment: 'keeper', limits: { processes: 5 } }, 'ERR_INVALID_ARG_VALUE'],
@@ -320,9 +321,9 @@ test('what is no option is refused, and nothing was started', options, () => {
     [{ limits: { processes: 0 } }, 'ERR_OUT_OF_RANGE'],
     [{ limits: { memoryBytes: 1.5 } }, 'ERR_OUT_OF_RANGE'],
   ]) {
-    assert.throws(() => spawnOwned('true', more), { code }, JSON.stringify(more))
+    assert.throws(() => next.spawnOwned('true', more), { code }, JSON.stringify(more))
   }
-  assert.deepEqual(list(), [])
+  assert.deepEqual(next.list(), [])
 })
 
 for (const [limits, controller, file, text] of [
