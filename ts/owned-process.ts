@@ -207,6 +207,11 @@ export class OwnedProcess extends EventEmitter {
 
   // ---- for spawnOwned only -------------------------------------------------------------------------------------------
 
+  /** The command is about to be executed. */
+  starting(): void {
+    this.#startedAt = performance.now()
+  }
+
   /** Our ends of the command's streams. */
   attach(fds: readonly number[]): Pipes | undefined {
     // Those of a run that was postponed were made when it was, and handed out.
@@ -235,7 +240,6 @@ export class OwnedProcess extends EventEmitter {
     this.#native = native
     this.pid = pid
     this.#state = 'running'
-    this.#startedAt = performance.now()
     process.nextTick(() => {
       this.#tell('spawn', { commandPreview: this.#settings.preview })
       this.emit('spawn')

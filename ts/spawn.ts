@@ -142,6 +142,7 @@ function tryToStart(
   outputs: number[],
   channel: BorrowedChannel | undefined,
 ): number {
+  child.starting()
   const beginning = begin(owner.writing().native, {
     runId: settings.runId,
     givenId: settings.givenId,
