@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url'
 /** The repository's root. */
 export const root = dirname(dirname(fileURLToPath(import.meta.url)))
 
-const packages = { napi: '@napi-rs/cli', tsc: 'typescript', biome: '@biomejs/biome', esbuild: 'esbuild' }
+const packages = { tsc: 'typescript', biome: '@biomejs/biome', esbuild: 'esbuild' }
 
 /** The script behind a development tool of ours, to be run with this very Node. */
 export function bin(tool) {
