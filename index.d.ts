@@ -490,6 +490,60 @@ export interface AdoptedRun {
   [Symbol.asyncDispose](): Promise<void>
 }
 
+// ---- shutting down --------------------------------------------------------------------------------------------------
+
+/**
+ * Ends everything the supervisor answers for, all at once: the runs it has started or taken over, those that wait for their scope,
+ * and the processes it has registered. SIGTERM, `graceMs`, SIGKILL; by default nothing is left after 6 s. Runs of other
+ * supervisors are not touched.
+ *
+ * Until it resolves, `spawnOwned`, `registerProcess` and `adopt` are refused with `ERR_OWNED_SHUTTING_DOWN`; afterwards they are as
+ * ever. Whoever calls it meanwhile gets the same result, and hurries it with a shorter grace. It keeps the event loop alive.
+ *
+ * Never rejects because of what it finds: what could not be ended is in `survivors`.
+ */
+export function shutdown(options?: ShutdownOptions): Promise<ShutdownReport>
+
+export interface ShutdownOptions {
+  /** Time between SIGTERM and SIGKILL for all of them, whatever their own. Default 5000. */
+  graceMs?: number | undefined
+  /** Leave runs with `onOwnerExit: 'keep'` running; they are this bot's as before. Default false: they are ended too. */
+  leaveKept?: boolean | undefined
+}
+
+export interface ShutdownReport {
+  /** One for each run and registered process that was ended, or was about to end anyway. */
+  exits: RunExit[]
+  /** Those of all exits. Empty: verified, nothing is left. */
+  survivors: ProcessInfo[]
+  durationMs: number
+}
+
+/**
+ * Has the supervisor shut down when the bot is told to go. On SIGINT, SIGTERM or SIGHUP: {@link shutdown}, and then `process.exit`
+ * with the usual code (130, 143, 129). A second signal hurries: SIGKILL now. When the event loop runs empty, what was unref'ed and
+ * still lives is shut down too; the exit code stays what it is.
+ *
+ * Off unless it is called. The bot's own handlers are called as ever; one that needs more time than the shutdown does wants
+ * `exit: false`, and exits itself. A second call replaces the options of the first. If several supervisors have handlers, the bot
+ * exits when all of them are done.
+ *
+ * @returns a function that removes the handlers, so that signals have the effect they had before.
+ * @throws `ERR_OWNED_NOT_MAIN_THREAD` in a worker, where signals are never heard of.
+ */
+export function installSignalHandlers(options?: SignalHandlerOptions): () => void
+
+export interface SignalHandlerOptions {
+  /** Default SIGINT, SIGTERM and SIGHUP. */
+  signals?: readonly NodeJS.Signals[] | undefined
+  /** As in {@link ShutdownOptions}. */
+  graceMs?: number | undefined
+  /** As in {@link ShutdownOptions}, but true by default: to outlive the bot is what those runs were started for. */
+  leaveKept?: boolean | undefined
+  /** Whether the process exits after a signal, once everything is gone. Default true; false leaves that to the bot. */
+  exit?: boolean | undefined
+}
+
 // ---- identity -------------------------------------------------------------------------------------------------------
 
 /**
@@ -533,6 +587,8 @@ export interface Supervisor extends EventEmitter {
   /** The same as {@link Supervisor.reapOrphans}. */
   readonly reconcileOrphans: typeof reapOrphans
   readonly adopt: typeof adopt
+  readonly shutdown: typeof shutdown
+  readonly installSignalHandlers: typeof installSignalHandlers
   readonly metrics: typeof metrics
   readonly metricsText: typeof metricsText
   on(event: 'event', listener: (event: OwnedEvent) => void): this
@@ -546,7 +602,7 @@ export interface Supervisor extends EventEmitter {
  * What a supervisor tells, whether or not it was asked: as `event` on the supervisor, and on the `diagnostics_channel`
  * `spawn-owned:<type>`, such as `spawn-owned:exited`, where those of all supervisors in the process are.
  */
-export type OwnedEvent = RunEvent | ReapDecisionEvent | RegistryEvent | LeaseEvent
+export type OwnedEvent = RunEvent | ShutdownEvent | ReapDecisionEvent | RegistryEvent | LeaseEvent
 
 /** Something that has happened to a run. */
 export type RunEvent =
@@ -609,6 +665,30 @@ export interface EscapeEvent extends AboutRun {
 export interface ExitedEvent extends AboutRun {
   type: 'exited'
   exit: RunExit
+}
+
+/** A {@link shutdown} begins, or is over. */
+export type ShutdownEvent = ShutdownBeginEvent | ShutdownEndEvent
+
+export interface ShutdownBeginEvent {
+  type: 'shutdown'
+  phase: 'begin'
+  atMs: number
+  /** How many runs and registered processes are to be ended. */
+  runs: number
+  graceMs: number
+  leaveKept: boolean
+}
+
+export interface ShutdownEndEvent {
+  type: 'shutdown'
+  phase: 'end'
+  atMs: number
+  /** How many have ended. */
+  runs: number
+  /** How many processes could not be ended. */
+  survivors: number
+  durationMs: number
 }
 
 /** One for each of {@link ReapReport.decisions}. */

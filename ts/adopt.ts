@@ -14,6 +14,7 @@ const pending = new WeakMap<Owner, Map<string, Promise<AdoptedRun>>>()
 /** Whoever asks twice gets the same handle twice. */
 export async function adopt(owner: Owner, runId: string): Promise<AdoptedRun> {
   checkString(runId, 'runId')
+  owner.refuseWhileClosing('taken over')
   const { live, ended } = owner.runs.named(runId)
   if (live instanceof AdoptedRun) return live
   if (live) throw alreadyOwned(runId)
@@ -22,6 +23,11 @@ export async function adopt(owner: Owner, runId: string): Promise<AdoptedRun> {
   if (ended instanceof AdoptedRun) return ended
   if (record) return takeNote(owner, record)
   throw notFound(owner, runId)
+}
+
+/** What is being taken over, by key. */
+export function pendingAdoptions(owner: Owner): ReadonlyMap<string, Promise<AdoptedRun>> {
+  return pendingOf(owner)
 }
 
 /** Makes a run ours that its record leads to. If it has ended by then, the handle says how. */

@@ -5,7 +5,7 @@ import { type How, readCancelOptions } from './cancel-options.js'
 import { describeExit, type Ending } from './exit.js'
 import type { NativeEvent, NativeRun } from './native.js'
 import type { Owner } from './owner.js'
-import { exitOfEnded, exitOfRecord } from './records.js'
+import { exitOfEnded, exitOfRecord, isKept } from './records.js'
 import { type EndedRun, keyOf, type Registry } from './registry.js'
 import { signalName } from './signals.js'
 
@@ -51,6 +51,11 @@ export class AdoptedRun {
 
   get wasCancelled(): boolean {
     return this.#ending === 'cancel'
+  }
+
+  /** It is to outlive this bot too. */
+  get isKept(): boolean {
+    return isKept(this.record)
   }
 
   /** Somebody waits: then the event loop does too. */

@@ -21,10 +21,13 @@ export const cancel: typeof Public.cancel = async (target, options) => superviso
 export const reapOrphans = (async (botPid?: number, options?: Public.ReapOptions) =>
   supervisor().reapOrphans(botPid, options)) as typeof Public.reapOrphans
 export const adopt: typeof Public.adopt = async (runId) => supervisor().adopt(runId)
+export const shutdown: typeof Public.shutdown = async (options) => supervisor().shutdown(options)
 
 export const registerProcess: typeof Public.registerProcess = (entry) => supervisor().registerProcess(entry)
 export const unregisterProcess: typeof Public.unregisterProcess = (target) =>
   supervisor().unregisterProcess(target)
+export const installSignalHandlers: typeof Public.installSignalHandlers = (options) =>
+  supervisor().installSignalHandlers(options)
 export const list: typeof Public.list = (filter) => supervisor().list(filter)
 
 export const metrics: typeof Public.metrics = () => supervisor().metrics()

@@ -126,6 +126,11 @@ export class OwnedProcess extends EventEmitter {
     return this.#ending === 'cancel'
   }
 
+  /** It runs, and is to outlive its bot. One that waits to be started is nothing yet that could be kept. */
+  get isKept(): boolean {
+    return this.#settings.keepOnOwnerExit && !this.#postponed
+  }
+
   wait(): Promise<RunExit> {
     return this.#end
   }

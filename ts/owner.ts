@@ -62,15 +62,15 @@ export class Owner {
     return registry
   }
 
-  /** From here on nothing new is started, until that is over. */
+  /** A shutdown is under way: until that is over, nothing new becomes ours. */
   closing = false
 
-  refuseWhileClosing(): void {
+  refuseWhileClosing(deed = 'started'): void {
     if (!this.closing) return
     throw codedError(
       Error,
       'ERR_OWNED_SHUTTING_DOWN',
-      'The supervisor is shutting down. Nothing was started; wait until shutdown() has resolved.',
+      `The supervisor is shutting down. Nothing was ${deed}; wait until shutdown() has resolved.`,
     )
   }
 

@@ -42,7 +42,7 @@ async function carryOut(
 ): Promise<{ wanted: WantedDecision[]; done?: Done[] }> {
   const order = (adopt: boolean, changes: Order['changes']) =>
     owner.writing().carryOut({ id: plan.id, adopt, changes, graceMs })
-  if (typeof policy === 'string' && !dryRun) {
+  if (typeof policy === 'string' && !dryRun && !owner.closing) {
     // Nobody is asked: it is read while it is carried out.
     const doing = order(policy === 'adopt', [])
     const wanted = plan.read().map((planned) => applyPolicy(planned, policy))
@@ -51,6 +51,7 @@ async function carryOut(
   let wanted: WantedDecision[]
   try {
     wanted = plan.read().map((planned) => applyPolicy(planned, policy))
+    if (!dryRun && wanted.some(({ action }) => action === 'adopt')) owner.refuseWhileClosing('touched')
   } catch (error) {
     owner.registry.forget(plan)
     throw error

@@ -1,7 +1,8 @@
 // How the run of a record ended. Pure.
 
-import type { ProcessInfo, RunExit, RunRecord } from '../index.js'
+import type { ProcessInfo, RunExit, RunRecord, TerminationReason } from '../index.js'
 import { describeExit, type Ending } from './exit.js'
+import { type Described, isSpawned } from './filters.js'
 import type { EndedRun } from './registry.js'
 import { signalName } from './signals.js'
 
@@ -11,6 +12,11 @@ import { signalName } from './signals.js'
  */
 export function isOver({ state, exit }: RunRecord): boolean {
   return state === 'exited' && (exit?.survivors ?? 0) === 0
+}
+
+/** Whether it is to outlive its bot. The entry of a registered process says so too, but nobody has asked for that. */
+export function isKept(record: RunRecord): boolean {
+  return isSpawned(record) && record.onOwnerExit === 'keep'
 }
 
 /** The exit that was written down by the keeper of a run that had no owner. */
@@ -57,6 +63,25 @@ export function exitOfEnded(ended: EndedRun): RunExit {
 function survivorsOf({ outcome, record, survivors, error }: EndedRun): ProcessInfo[] {
   if (outcome !== 'failed' || survivors.length > 0) return survivors
   return [stillThere(record, error ?? 'could not be ended')]
+}
+
+/** One that could not even be asked to end. */
+export function exitOfFailed(
+  { runId, pid = 0 }: Described,
+  reason: TerminationReason,
+  error: Error,
+): RunExit {
+  return describeExit({
+    runId,
+    ending: 'cancel',
+    reason,
+    exitCode: null,
+    signal: null,
+    durationMs: 0,
+    limitMs: 0,
+    escaped: [],
+    survivors: [{ pid, startToken: '', command: '', why: error.message }],
+  })
 }
 
 /** A run as a whole, named by its root. */

@@ -25,6 +25,7 @@ export function register(owner: Owner, entry: RegisterEntry): RunRecord {
     labels: readLabels(entry.labels, 'entry.labels'),
     graceMs: Math.trunc(duration(entry.graceMs, 'entry.graceMs') ?? owner.graceMs),
   }
+  owner.refuseWhileClosing('registered')
   refuseLiveRun(owner, complete.runId)
   return owner.writing().register(complete)
 }

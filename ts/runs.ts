@@ -10,6 +10,8 @@ export interface Run extends Described {
   cancel(options?: CancelOptions): Promise<RunExit>
   /** Whether a cancel has ended it, as opposed to having found it ended. */
   readonly wasCancelled: boolean
+  /** It runs, and is to outlive its bot. */
+  readonly isKept?: boolean
 }
 
 export class RunTable {

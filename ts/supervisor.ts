@@ -8,6 +8,8 @@ import { matchingOrAll } from './filters.js'
 import { Owner } from './owner.js'
 import { reap } from './reap.js'
 import { register, unregister } from './register.js'
+import { readShutdownOptions, shutdown } from './shutdown.js'
+import { installSignalHandlers } from './signal-handlers.js'
 import { spawn } from './spawn.js'
 
 /** Methods are bound, so that `const { spawnOwned } = createSupervisor()` does what it says. */
@@ -48,6 +50,12 @@ export class Supervisor extends EventEmitter implements Public.Supervisor {
   }
 
   readonly adopt = (runId: string) => adopt(this.#owner, runId)
+
+  readonly shutdown = async (options?: Public.ShutdownOptions) =>
+    shutdown(this.#owner, readShutdownOptions(options))
+
+  readonly installSignalHandlers = (options?: Public.SignalHandlerOptions) =>
+    installSignalHandlers(this.#owner, options)
 
   readonly metrics = () => this.#owner.registry.metrics()
 

@@ -79,10 +79,15 @@ class Bot {
     process.kill(this.pid, signal)
   }
 
+  /** Resolves with its exit code, or the signal that has ended it. */
+  get ended() {
+    return this.#ended.then(([code, signal]) => code ?? signal)
+  }
+
   /** SIGKILL, unless it is asked more politely. Its keepers live to see it. */
   async kill(signal = 'SIGKILL') {
     this.#child.kill(signal)
-    await this.#ended
+    return await this.ended
   }
 
   /** SIGKILL of bot, zygote and keepers, so that none of them gets to do anything about the others. */

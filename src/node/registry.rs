@@ -192,8 +192,7 @@ impl Registry {
         let instance = self.instance.clone();
         in_background(env, move || {
             let EndRequest { keys, signal, grace_ms, reason } = parse(&request)?;
-            let table = instance.registry.load().map_err(|error| Failure::new(error.code(), &error))?;
-            let records = keys.iter().filter_map(|key| table.get(key)).cloned().collect();
+            let records = instance.entries(&keys).map_err(|error| Failure::new(error.code(), &error))?;
             Ok(reap::at_once(records, |record| end_one(&instance, record, signal, grace_ms, &reason)))
         })
     }

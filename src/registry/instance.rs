@@ -53,6 +53,16 @@ impl Instance {
         self.registry.claim(wanted, &self.id, self.lease)
     }
 
+    /// The entries of these keys that there are. Our own are in memory, and are found whatever state the files are in.
+    pub fn entries(&self, keys: &[String]) -> Result<Vec<Record>, RegistryError> {
+        let own = |key: &String| self.registry.entry(key).map(|(_, record)| record);
+        if let Some(records) = keys.iter().map(own).collect() {
+            return Ok(records);
+        }
+        let table = self.registry.load()?;
+        Ok(keys.iter().filter_map(|key| table.get(key)).cloned().collect())
+    }
+
     /// See [`Registry::adopt`].
     pub fn adopt(&self, record: Record, former: Record) {
         self.registry.adopt(record, former, self.lease);

@@ -1,0 +1,248 @@
+// installSignalHandlers(): a bot that is told to go shuts down first, says so with its exit code, and takes nothing away from the
+// handlers it has itself.
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { existsSync, readFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { describe, test } from 'node:test'
+import { Worker } from 'node:worker_threads'
+import { assertAlive, assertGone, freshRegistry, startBot, supervise, until } from './support/bots.mjs'
+import { program } from './support/fixtures.mjs'
+import { treeNamed } from './support/hostile-trees.mjs'
+import { CLEANED_UP, openWitness } from './support/witness.mjs'
+
+const options = { timeout: 30_000 }
+const together = { timeout: 60_000, concurrency: 4 }
+const FOR_EVER = 1e8
+const deaf = { command: (path) => [program('marks-every-sigterm'), [path]], ready: 1 }
+const tidy = { command: (path) => [program('cleans-up-on-sigterm'), [path]], ready: 2 }
+const stays = { command: (path) => [program('stays'), [path]], ready: 1 }
+
+/** A bot with handlers and a run. */
+async function bot(t, { tree = tidy, handlers = {}, ...more } = {}) {
+  const path = freshRegistry()
+  const it = await startBot(t, path)
+  if (handlers !== null) await it.ask('installSignalHandlers', handlers)
+  const { run, witness } = await another(t, it, tree, more)
+  return { bot: it, noted: join(dirname(dirname(path)), 'noted'), path, run, witness }
+}
+
+async function another(t, bot, tree, more = {}) {
+  const witness = openWitness(t)
+  const run = await bot.ask('spawn', ...tree.command(witness.path), more)
+  await witness.ready(tree.ready)
+  return { run, witness }
+}
+
+const asked = (witness) => until(() => witness.count(CLEANED_UP) > 0, 'it has got SIGTERM')
+const shutdowns = (events) =>
+  events.filter(({ type, phase }) => type === 'shutdown' && phase === 'end').length
+const notes = (file) => (existsSync(file) ? readFileSync(file, 'utf8') : '')
+
+describe('a signal', together, () => {
+  for (const [signal, code] of Object.entries({ SIGINT: 130, SIGTERM: 143, SIGHUP: 129 })) {
+    test(`${signal}: exit code ${code} when everything is gone, politely`, options, async (t) => {
+      const { bot: it, witness } = await bot(t)
+      assert.equal(await it.kill(signal), code)
+      assertGone(witness)
+      // Without handlers the keeper would have ended it too, but not before the bot was gone.
+      assert.equal(witness.count(CLEANED_UP), 2)
+    })
+  }
+
+  test(
+    "is told to the bot's own handlers too, those from before and those from after",
+    options,
+    async (t) => {
+      const { bot: it, noted, witness } = await bot(t, { handlers: null, tree: deaf })
+      await it.ask('handle', 'SIGTERM', noted)
+      await it.ask('installSignalHandlers', { graceMs: FOR_EVER })
+      await it.ask('handle', 'SIGTERM', noted)
+      it.signal('SIGTERM')
+      await asked(witness)
+      await until(() => notes(noted) === 'SIGTERMSIGTERM', 'both have heard of it')
+      assert.equal(await it.kill('SIGTERM'), 143)
+      assertGone(witness)
+      assert.equal(notes(noted), 'SIGTERMSIGTERM'.repeat(2))
+    },
+  )
+
+  test('a second one hurries, and the first says the code', options, async (t) => {
+    const { bot: it, witness } = await bot(t, { handlers: { graceMs: FOR_EVER }, tree: deaf })
+    it.signal('SIGINT')
+    await asked(witness)
+    assertAlive(witness)
+    assert.equal(await it.kill('SIGTERM'), 130)
+    assertGone(witness)
+    assert.equal(witness.count(CLEANED_UP), 1)
+  })
+
+  test('the grace is that of the handlers', options, async (t) => {
+    const { bot: it, witness } = await bot(t, {
+      handlers: { graceMs: 0 },
+      tree: treeNamed('ignores-sigterm'),
+    })
+    assert.equal(await it.kill('SIGTERM'), 143)
+    assertGone(witness)
+  })
+
+  test('kept runs outlive it, unless that is not wanted', options, async (t) => {
+    const lasting = await bot(t, { tree: stays, onOwnerExit: 'keep' })
+    const passing = await another(t, lasting.bot, stays)
+    assert.equal(await lasting.bot.kill('SIGTERM'), 143)
+    assertGone(passing.witness)
+    assertAlive(lasting.witness)
+    await supervise(lasting.path).cancel(lasting.run.runId)
+    assertGone(lasting.witness)
+
+    const ended = await bot(t, { tree: stays, onOwnerExit: 'keep', handlers: { leaveKept: false } })
+    assert.equal(await ended.bot.kill('SIGTERM'), 143)
+    assertGone(ended.witness)
+  })
+
+  test('one that is not among those chosen does what it did', options, async (t) => {
+    const { bot: it, witness } = await bot(t, { handlers: { signals: ['SIGUSR2', 'SIGHUP'] } })
+    assert.equal(await it.kill('SIGTERM'), 'SIGTERM')
+    await witness.gone(5000)
+    const chosen = await bot(t, { handlers: { signals: ['SIGUSR2', 'SIGHUP'] } })
+    assert.equal(await chosen.bot.kill('SIGUSR2'), 128 + 12)
+    assertGone(chosen.witness)
+  })
+
+  test('exit: false leaves the exit to the bot', options, async (t) => {
+    const { bot: it, run, witness } = await bot(t, { handlers: { exit: false } })
+    it.signal('SIGTERM')
+    assert.equal((await it.ask('wait', run.runId)).reason, 'shutdown')
+    assertGone(witness)
+    await until(async () => shutdowns(await it.ask('events')) === 1, 'it is over')
+    const { run: next, witness: second } = await another(t, it, stays)
+    it.signal('SIGTERM')
+    assert.equal((await it.ask('wait', next.runId)).reason, 'shutdown', 'and that again and again')
+    assertGone(second)
+  })
+})
+
+describe('handlers', together, () => {
+  test('that were removed leave signals as they were', options, async (t) => {
+    const { bot: it, noted, witness } = await bot(t, { tree: stays })
+    await it.ask('handle', 'SIGHUP', noted)
+    await it.ask('uninstallSignalHandlers')
+    it.signal('SIGHUP')
+    await until(() => notes(noted) === 'SIGHUP', "the bot's own handler is still there")
+    assertAlive(witness)
+    assert.equal(await it.kill('SIGTERM'), 'SIGTERM')
+    await witness.gone(5000)
+  })
+
+  test('are installed once; the second call has the options that count', options, async (t) => {
+    const { bot: it, witness } = await bot(t, { handlers: { graceMs: 0, signals: ['SIGINT'] }, tree: deaf })
+    await it.ask('installSignalHandlers', { graceMs: FOR_EVER })
+    it.signal('SIGTERM')
+    await asked(witness)
+    // A second set would have ended it by now, or would with the next turn of the event loop.
+    assert.equal((await it.ask('events')).filter(({ type }) => type === 'shutdown').length, 1)
+    assertAlive(witness)
+    assert.equal(await it.kill('SIGTERM'), 143)
+    assertGone(witness)
+  })
+
+  test('are removed at once, however often they were installed', options, () => {
+    const owner = supervise(freshRegistry())
+    const count = () =>
+      ['SIGINT', 'SIGTERM', 'SIGHUP', 'beforeExit'].map((name) => process.listenerCount(name))
+    const before = count()
+    const first = owner.installSignalHandlers()
+    const second = owner.installSignalHandlers()
+    assert.deepEqual(
+      count(),
+      before.map((number) => number + 1),
+    )
+    second()
+    first()
+    assert.deepEqual(count(), before)
+  })
+
+  test('of several supervisors: the last one to be done exits', options, async (t) => {
+    const { bot: it, witness } = await bot(t, { tree: stays })
+    const slow = openWitness(t)
+    await it.ask(
+      'besides',
+      { registryPath: freshRegistry() },
+      { graceMs: FOR_EVER },
+      ...deaf.command(slow.path),
+    )
+    await slow.ready(1)
+    it.signal('SIGTERM')
+    await until(async () => shutdowns(await it.ask('events')) === 1, 'the first one is done')
+    assertGone(witness)
+    assertAlive(slow)
+    assert.equal(await it.kill('SIGTERM'), 143)
+    assertGone(slow)
+  })
+})
+
+describe('an event loop with nothing left to do', together, () => {
+  test("ends runs that were unref'ed, politely, and leaves the exit code", options, async (t) => {
+    const { bot: it, run, witness } = await bot(t)
+    await it.ask('unref', run.runId)
+    await it.ask('letGo', 7)
+    assert.equal(await it.ended, 7)
+    assertGone(witness)
+    assert.equal(witness.count(CLEANED_UP), 2)
+  })
+
+  test('leaves kept runs alone, and ends', options, async (t) => {
+    const { bot: it, path, run, witness } = await bot(t, { tree: stays, onOwnerExit: 'keep' })
+    await it.ask('unref', run.runId)
+    await it.ask('letGo', 0)
+    assert.equal(await it.ended, 0)
+    assertAlive(witness)
+    await supervise(path).cancel(run.runId)
+  })
+
+  test('just ends if there is nothing to be ended', options, async (t) => {
+    const it = await startBot(t, freshRegistry())
+    await it.ask('installSignalHandlers', {})
+    await it.ask('letGo', 3)
+    assert.equal(await it.ended, 3)
+  })
+
+  test('waits for a shutdown of runs that would not keep it alive', options, async (t) => {
+    const { bot: it, run, witness } = await bot(t, { handlers: null })
+    await it.ask('unref', run.runId)
+    const report = it.ask('shutdown', {})
+    await it.ask('letGo', 0)
+    assert.equal((await report).exits.length, 1)
+    assertGone(witness)
+    assert.equal(await it.ended, 0)
+  })
+})
+
+describe('refused:', () => {
+  const type = 'ERR_INVALID_ARG_TYPE'
+  for (const [wrong, code, message] of [
+    [7, type, /"options"/],
+    [{ signals: 'SIGINT' }, type, /options\.signals/],
+    [{ signals: [2] }, type, /options\.signals\[0\]/],
+    [{ signals: ['SIGINT', 'SIGNONE'] }, 'ERR_UNKNOWN_SIGNAL', /SIGNONE/],
+    [{ signals: ['SIGKILL'] }, 'ERR_INVALID_ARG_VALUE', /options\.signals\[0\].*leave it out/],
+    [{ graceMs: -1 }, 'ERR_OUT_OF_RANGE', /options\.graceMs/],
+    [{ exit: 0 }, type, /options\.exit/],
+    [{ leaveKept: 'no' }, type, /options\.leaveKept/],
+  ]) {
+    test(JSON.stringify(wrong), () => {
+      const before = process.listenerCount('SIGINT')
+      const owner = supervise(freshRegistry())
+      assert.throws(() => owner.installSignalHandlers(wrong), { code, message })
+      assert.equal(process.listenerCount('SIGINT'), before)
+    })
+  }
+
+  test('in a worker', options, async () => {
+    const code = `const { parentPort } = require('node:worker_threads')
+      try { require('spawn-owned').installSignalHandlers() } catch ({ code, message }) { parentPort.postMessage({ code, message }) }`
+    const [{ code: told, message }] = await once(new Worker(code, { eval: true }), 'message')
+    assert.equal(told, 'ERR_OWNED_NOT_MAIN_THREAD')
+    assert.match(message, /main thread/)
+  })
+})
