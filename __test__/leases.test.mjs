@@ -78,6 +78,7 @@ describe('a lease', together, () => {
     assert.ok(leaseOf(run) > Date.now() + 500_000)
     const { killed, decisions } = await run.next.reapOrphans()
     assert.deepEqual(killed, [run.pid])
+    assert.equal(run.next.metrics().run_lease_steal_total, 0, 'nobody was robbed')
     assert.equal(decisions[0].facts.lease, 'valid')
     assertGone(run.witness)
   })
@@ -110,6 +111,8 @@ describe('a bot that is stopped, and whose lease has run out,', together, () => 
     const { killed } = await run.next.reapOrphans({ stealFromLive: true })
     assertGone(run.witness)
     assert.deepEqual(killed, [run.pid])
+    const { run_lease_steal_total, run_reconcile_orphans_total } = run.next.metrics()
+    assert.deepEqual([run_lease_steal_total, run_reconcile_orphans_total], [1, 1])
     run.bot.signal('SIGCONT')
     const exit = await waiting
     assert.deepEqual([exit.runId, exit.survivors], [run.runId, []])
@@ -158,6 +161,7 @@ describe('a bot that is stopped, and whose lease has run out,', together, () => 
       [report.failed.map(({ pid }) => pid), report.adopted, report.killed],
       [[run.pid], [], []],
     )
+    assert.equal(run.next.metrics().run_reconcile_orphans_total, 0, 'it was not taken over')
     assertAlive(run.witness)
     const [after] = run.next.list()
     assert.deepEqual([after.ownerInstanceId, after.botPid], [before.ownerInstanceId, run.bot.pid])

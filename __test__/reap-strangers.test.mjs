@@ -1,8 +1,8 @@
 // What reapOrphans must never touch: groups that nobody vouches for, numbers that are somebody else's by now, entries that name
 // what must not be signalled, and processes of other users.
 import assert from 'node:assert/strict'
-import { chownSync } from 'node:fs'
-import { dirname } from 'node:path'
+import { chownSync, readFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import { describe, test } from 'node:test'
 import { captureStartToken } from 'spawn-owned'
 import {
@@ -210,15 +210,17 @@ describe('not permitted', { ...together, skip: asRoot.skip }, () => {
     const bot = await startBot(t, path)
     await bot.ask('become', NOBODY)
     const report = await bot.ask('reap', { graceMs: 0 })
-    return { report, left: await bot.ask('list') }
+    const log = readFileSync(join(dirname(path), 'orphan-events.log'), 'utf8')
+    return { report, left: await bot.ask('list'), log }
   }
 
   for (const [what, make] of Object.entries({ crashed, kept })) {
     test(`${what}: failed, with the reason, and the entry is as it was`, asRoot, async (t) => {
       const { pid, record, witness, next } = await make(t, { tree: treeNamed('ignores-sigterm') })
-      const { report, left } = await reapAsNobody(t, record)
+      const { report, left, log } = await reapAsNobody(t, record)
       assertReport(report, { failed: [pid] })
       assert.match(report.failed[0].error, /not permitted|EPERM/)
+      assert.match(log, new RegExp(`FAILED pid=${pid} .* reason=".*(not permitted|EPERM)`))
       assertAlive(witness)
       assert.deepEqual(
         left.map(({ ownerInstanceId, botStartToken }) => [ownerInstanceId, botStartToken]),

@@ -109,9 +109,10 @@ export function openRegistry(
   path: string,
   instanceId: string,
   leaseMs: number,
+  eventLogPath: string | undefined,
   onTrouble: (json: string) => void,
 ): NativeRegistry {
-  return new binding.Registry(path, instanceId, leaseMs, onTrouble)
+  return new binding.Registry(path, instanceId, leaseMs, eventLogPath, onTrouble)
 }
 
 /** Makes the streams of a command that is to be started later: our ends, and what its `stdio` is to be then. */

@@ -1,10 +1,10 @@
 // Who answers for runs: what all parts of a supervisor share.
 
 import type { EventEmitter } from 'node:events'
-import { resolve } from 'node:path'
+import { dirname, join, resolve } from 'node:path'
 import type { LeaseEvent, ReapDecision, RegistryEvent, SupervisorOptions } from '../index.js'
-import { checkOptions, checkString, duration, refuse } from './checks.js'
-import { codedError, invalidType, invalidValue, outOfRange } from './errors.js'
+import { checkOptions, checkString, duration } from './checks.js'
+import { codedError, invalidValue, outOfRange } from './errors.js'
 import { Announcer } from './events.js'
 import { freshId } from './ids.js'
 import { openRegistry } from './native.js'
@@ -17,12 +17,14 @@ const DEFAULT_LEASE_MS = 30_000
 const MIN_LEASE_MS = 1000
 const MAX_LEASE_MS = 2 ** 31 - 1
 const DEFAULT_PATH = 'data/process-registry.json'
+const DEFAULT_LOG = 'orphan-events.log'
 
 export class Owner {
   readonly registryPath: string
   readonly graceMs: number
   readonly runs = new RunTable()
   #leaseMs: number
+  #eventLogPath: string | undefined
   #instanceId: string | undefined
   #registry: Registry | undefined
   #written = false
@@ -33,7 +35,7 @@ export class Owner {
     this.registryPath = pathOf(options?.registryPath)
     this.graceMs = duration(options?.graceMs, 'options.graceMs') ?? DEFAULT_GRACE_MS
     this.#leaseMs = lease(options?.leaseMs)
-    refuseEventLog(options)
+    this.#eventLogPath = logPathOf(options?.eventLogPath, this.registryPath)
     this.events = new Announcer(emitter)
   }
 
@@ -45,7 +47,7 @@ export class Owner {
   /** To be read. */
   get registry(): Registry {
     this.#registry ??= new Registry(
-      openRegistry(this.registryPath, this.instanceId, this.#leaseMs, (json) =>
+      openRegistry(this.registryPath, this.instanceId, this.#leaseMs, this.#eventLogPath, (json) =>
         this.report(JSON.parse(json) as Trouble),
       ),
     )
@@ -90,7 +92,6 @@ export class Owner {
   }
 }
 
-/** Absolute from now on: a bot may change its directory later, and its registry stays where it is. */
 function pathOf(given: unknown): string {
   if (given !== undefined) {
     checkString(given, 'options.registryPath')
@@ -98,14 +99,29 @@ function pathOf(given: unknown): string {
       throw invalidValue('options.registryPath', given, 'must be the path of a file, or be left out')
   }
   const path = given ?? (process.env.SPAWN_OWNED_REGISTRY || DEFAULT_PATH)
+  return absolute(path, "registry's", 'options.registryPath or $SPAWN_OWNED_REGISTRY')
+}
+
+/** Undefined: no log. */
+function logPathOf(given: unknown, registryPath: string): string | undefined {
+  if (given === undefined) return join(dirname(registryPath), DEFAULT_LOG)
+  if (given === null) return undefined
+  checkString(given, 'options.eventLogPath', 'of type string or null')
+  if (given === '')
+    throw invalidValue('options.eventLogPath', given, 'must be the path of a file, or null, or be left out')
+  return absolute(given, "event log's", 'options.eventLogPath')
+}
+
+/** From now on: a bot may change its directory later, and its files stay where they are. */
+function absolute(path: string, whose: string, option: string): string {
   try {
     return resolve(path)
   } catch (error) {
     throw codedError(
       Error,
       'ERR_OWNED_REGISTRY_PATH',
-      `The registry's path "${path}" is relative, and the current directory is gone (${(error as Error).message}). ` +
-        'Set options.registryPath or $SPAWN_OWNED_REGISTRY to an absolute path.',
+      `The ${whose} path "${path}" is relative, and the current directory is gone (${(error as Error).message}). ` +
+        `Set ${option} to an absolute path.`,
     )
   }
 }
@@ -115,12 +131,4 @@ function lease(given: unknown): number {
   if (!(leaseMs >= MIN_LEASE_MS && leaseMs <= MAX_LEASE_MS))
     throw outOfRange('options.leaseMs', `>= ${MIN_LEASE_MS} && <= ${MAX_LEASE_MS}`, leaseMs)
   return Math.trunc(leaseMs)
-}
-
-/** `null`, no log, is what there is now. */
-function refuseEventLog(options: object | undefined): void {
-  const { eventLogPath } = (options ?? {}) as { eventLogPath?: unknown }
-  if (eventLogPath != null && typeof eventLogPath !== 'string')
-    throw invalidType('options.eventLogPath', 'of type string or null', eventLogPath)
-  refuse(options ?? {}, 'eventLogPath')
 }

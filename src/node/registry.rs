@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::convert::{Process, milliseconds};
 use crate::identity::{self, ProcessRef};
 use crate::observe::counters::Snapshot;
+use crate::observe::orphan_log::OrphanLog;
 use crate::reap::{self, Decided, Done, Planned, Verb};
 use crate::registry::{self, Instance, Kept, Record, ScopeLock};
 use crate::run::reason::Reason;
@@ -47,6 +48,7 @@ impl Registry {
         path: String,
         instance_id: String,
         lease_ms: f64,
+        event_log: Option<String>,
         on_trouble: Function<String, ()>,
     ) -> Result<Self, Error<String>> {
         let registry =
@@ -63,7 +65,8 @@ impl Registry {
             }
         }));
         let lease = Duration::from_millis(milliseconds(lease_ms));
-        let instance = Instance { registry, id: instance_id, lease, counters: Arc::default() };
+        let orphan_log = event_log.map(|path| Arc::new(OrphanLog::new(path.into())));
+        let instance = Instance { registry, id: instance_id, lease, counters: Arc::default(), orphan_log };
         Ok(Self { instance, plans: Arc::default(), scope: None })
     }
 

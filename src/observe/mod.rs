@@ -3,3 +3,4 @@
 //! Events, the third part, are made of what a run tells (`spawn::RunEvent`) where somebody listens, in TypeScript.
 
 pub mod counters;
+pub mod orphan_log;

@@ -10,6 +10,7 @@
 mod at_once;
 pub mod classify;
 pub mod end;
+mod note;
 mod observe;
 #[cfg(test)]
 mod tests;
@@ -27,7 +28,7 @@ use crate::contain::outside::Scan;
 use crate::identity;
 use crate::registry::{Claim, Instance, Kept, Record, RegistryError};
 use crate::run::Policy;
-use classify::{Action, Facts, Reason, Report};
+use classify::{Action, Facts, Owner, Reason, Report};
 use observe::Observer;
 
 /// What is to become of one entry.
@@ -36,6 +37,13 @@ pub struct Planned {
     pub key: String,
     pub record: Arc<Kept>,
     pub decided: Decided,
+}
+
+impl Planned {
+    /// Its owner is not known to be dead: to take it is a theft.
+    pub fn is_owned(&self) -> bool {
+        matches!(self.decided.facts.seen.owner, Owner::Alive | Owner::Unknown)
+    }
 }
 
 /// A decision, apart from what it is about. Among thousands of entries there are few that differ.
@@ -148,6 +156,18 @@ pub fn carry_out(
         planned.decided.action = Verb::End;
     }
     look_again(planned)?;
+    let mut notes = note::Notes::new(instance);
+    notes.detected(planned);
+    let result = claim_and_settle(instance, planned, grace_ms);
+    notes.settled(planned, &result);
+    result
+}
+
+fn claim_and_settle(
+    instance: &Instance,
+    planned: &[Planned],
+    grace_ms: Option<u64>,
+) -> Result<Vec<Done>, RegistryError> {
     let mut ours = claim(instance, planned)?;
     let is_gone = |planned: &&Planned| {
         matches!(planned.decided.action, Verb::Drop | Verb::DropReused) && ours.contains_key(&planned.key)
@@ -186,6 +206,8 @@ pub fn carry_out(
     for (index, ended) in at_once(to_end, |(index, record)| (index, settle(instance, &record, grace_ms))) {
         done[index] = ended;
     }
+    let ended = done.iter().filter(|done| done.outcome == Outcome::Ended).count();
+    instance.counters.reconciled(ended as u64);
     instance.registry.catch_up();
     Ok(done)
 }
@@ -228,7 +250,11 @@ fn claim(instance: &Instance, planned: &[Planned]) -> Result<HashMap<String, Rec
         .map(|planned| Claim { key: planned.key.clone(), from: planned.record.owner_instance_id.clone() })
         .collect();
     let claimed = if wanted.is_empty() { Vec::new() } else { instance.claim(wanted)? };
-    Ok(claimed.into_iter().map(|record| (record.key(), record)).collect())
+    let ours: HashMap<_, _> = claimed.into_iter().map(|record| (record.key(), record)).collect();
+    let stolen =
+        planned.iter().filter(|planned| planned.is_owned() && ours.contains_key(&planned.key)).count();
+    instance.counters.stole(stolen as u64);
+    Ok(ours)
 }
 
 fn settle(instance: &Instance, record: &Record, grace_ms: Option<u64>) -> Done {

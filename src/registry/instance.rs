@@ -10,6 +10,7 @@ use super::own::millis;
 use super::record::{Claim, Line, Record};
 use crate::identity::ProcessRef;
 use crate::observe::counters::Counters;
+use crate::observe::orphan_log::OrphanLog;
 
 /// One supervisor of this process: who answers for the runs it starts, registers or takes over.
 #[derive(Clone)]
@@ -19,6 +20,8 @@ pub struct Instance {
     pub lease: Duration,
     /// How often what has happened to its runs.
     pub counters: Arc<Counters>,
+    /// Where it is written down what was decided about orphans.
+    pub orphan_log: Option<Arc<OrphanLog>>,
 }
 
 impl Instance {

@@ -60,6 +60,12 @@ impl Registry {
         }
     }
 
+    /// Tells every supervisor on this registry.
+    pub fn tell(&self, trouble: &Trouble) {
+        let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        listeners.iter().for_each(|listener| listener(trouble));
+    }
+
     /// `None` if it could not be made.
     pub(super) fn checkpoint(&self, checkpointer: &mut Checkpointer) -> Option<Outcome> {
         // Changes from here on ask for the next one.
@@ -89,9 +95,8 @@ impl Registry {
         if let Some(delay) = again {
             self.inner().checkpoint_at.get_or_insert_with(|| Instant::now() + delay);
         }
-        let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
         for trouble in &trouble {
-            listeners.iter().for_each(|listener| listener(trouble));
+            self.tell(trouble);
         }
         outcome.ok()
     }

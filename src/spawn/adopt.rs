@@ -7,6 +7,7 @@ use nix::errno::Errno;
 
 use super::ears::Ears;
 use super::run::Run;
+use super::runtime::Runtime;
 use super::{Extinct, OnEvent, RunEvent, runtime, watch};
 use crate::keeper::visit::Visit;
 use crate::reap::{self, Verb};
@@ -65,22 +66,27 @@ impl From<RegistryError> for AdoptError {
 pub fn adopt(owner: &Instance, key: &str, on_event: OnEvent) -> Result<Option<Run>, AdoptError> {
     let runtime = runtime::get().map_err(|error| AdoptError::Refused { reason: error.to_string() })?;
     let (entry, record, former) = take(owner, key)?;
-    let counted = |on_event: OnEvent| -> OnEvent {
-        let counters = owner.counters.clone();
-        Arc::new(move |event| {
-            if let RunEvent::Extinct(extinct) = &event {
-                extinct.count(&counters);
-            }
-            on_event(event);
-        })
-    };
     if record.state == State::Exited {
         entry.over();
-        tell_end(&record, &counted(on_event));
+        tell_end(&record, &counted(owner, on_event));
         return Ok(None);
     }
+    let run = listen(owner, runtime, entry, record, &former, on_event)?;
+    owner.counters.reconciled(1);
+    Ok(run)
+}
+
+/// Asks its keeper to take us for its owner, if it has one, and follows it to its end.
+fn listen(
+    owner: &Instance,
+    runtime: &'static Runtime,
+    entry: Entry,
+    record: Record,
+    former: &Record,
+    on_event: OnEvent,
+) -> Result<Option<Run>, AdoptError> {
     let (Some(keeper), Some(root)) = (record.keeper.clone(), record.start_token.clone()) else {
-        runtime.loop_handle.spawn(watch::watch(entry, record, Some(counted(on_event))));
+        runtime.loop_handle.spawn(watch::watch(entry, record, Some(counted(owner, on_event))));
         return Ok(None);
     };
     let talk = Visit::start(&keeper.start_token, &keeper.address, &root)
@@ -110,15 +116,26 @@ pub fn adopt(owner: &Instance, key: &str, on_event: OnEvent) -> Result<Option<Ru
         }
         // Without its keeper it is a process like any other.
         Err(Errno::ESRCH) => {
-            runtime.loop_handle.spawn(watch::watch(entry, record, Some(counted(on_event))));
+            runtime.loop_handle.spawn(watch::watch(entry, record, Some(counted(owner, on_event))));
             Ok(None)
         }
         Err(errno) => {
             // Somebody may answer for it after all, and must not lose it to us.
-            owner.registry.give_back(&former, &owner.id)?;
+            owner.registry.give_back(former, &owner.id)?;
             Err(AdoptError::Refused { reason: format!("its keeper does not take a new owner ({errno})") })
         }
     }
+}
+
+/// Its end is counted, whoever tells it.
+fn counted(owner: &Instance, on_event: OnEvent) -> OnEvent {
+    let counters = owner.counters.clone();
+    Arc::new(move |event| {
+        if let RunEvent::Extinct(extinct) = &event {
+            extinct.count(&counters);
+        }
+        on_event(event);
+    })
 }
 
 /// Makes the entry ours, unless it is already because a reaper has claimed it. With it, the entry as it was before.
@@ -142,6 +159,7 @@ fn take(owner: &Instance, key: &str) -> Result<(Entry, Record, Record), AdoptErr
     let claimed = owner.claim(vec![Claim { key: key.to_owned(), from: record.owner_instance_id.clone() }])?;
     let faster = || AdoptError::Owned { reason: "another bot was faster".to_owned(), by_us: false };
     owner.adopt(claimed.into_iter().next().ok_or_else(faster)?, record.clone());
+    owner.counters.stole(u64::from(planned.is_owned()));
     owner.registry.take_adopted(key).ok_or_else(faster)
 }
 

@@ -98,6 +98,7 @@ mod tests {
                 id: "i".into(),
                 lease: Duration::from_secs(30),
                 counters: Arc::default(),
+                orphan_log: None,
             },
             run_id: "r".into(),
             given_id: false,

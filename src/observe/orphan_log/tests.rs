@@ -1,0 +1,148 @@
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, UNIX_EPOCH};
+
+use super::*;
+
+const AT: u64 = 1_794_884_116_123;
+
+fn batch(lines: usize) -> Batch {
+    let mut batch = Batch::new(UNIX_EPOCH + Duration::from_millis(AT));
+    let orphan = Orphan { pid: 4711, command: "claude", age_ms: Some(3_605_999), status: "confirmed" };
+    (0..lines).for_each(|_| batch.add(What::Detected, &orphan, "its bot is gone"));
+    batch
+}
+
+/// A log in a folder of its own, which goes with the test.
+struct Scene {
+    folder: PathBuf,
+    log: OrphanLog,
+}
+
+impl Scene {
+    fn new(limit: u64) -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("orphan-log-{}-{number}", std::process::id()));
+        let log = OrphanLog { path: folder.join("data").join("orphan-events.log"), limit };
+        Self { folder, log }
+    }
+
+    /// How many lines there are, and how many were moved aside.
+    fn counts(&self) -> (usize, usize) {
+        let lines = |path: &Path| std::fs::read_to_string(path).map_or(0, |text| text.lines().count());
+        (lines(&self.log.path), lines(&self.log.rotated()))
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+#[test]
+fn a_line_says_when_what_who_and_why() {
+    let line = "2026-11-17T02:55:16.123Z DETECTED pid=4711 cmd=\"claude\" age=3605s status=confirmed \
+                reason=\"its bot is gone\"\n";
+    assert_eq!(batch(1).text, line);
+}
+
+#[test]
+fn no_command_forges_a_line() {
+    for (command, expected) in [
+        ("", r#""""#),
+        ("sh -c 'x'", r#""sh -c 'x'""#),
+        ("naïve — 漢字 🙂", "\"naïve — 漢字 🙂\""),
+        ("x\" status=confirmed reason=\"", r#""x\" status=confirmed reason=\"""#),
+        ("x\\", r#""x\\""#),
+        ("x\n2026-11-17T02:55:16.123Z KILLED pid=1", r#""x\u000a2026-11-17T02:55:16.123Z KILLED pid=1""#),
+        ("a\rb\0c\u{1b}[2J\u{7f}", r#""a\u000db\u0000c\u001b[2J\u007f""#),
+        ("\u{85}\u{9b}31m", r#""\u0085\u009b31m""#),
+        ("\u{2028}\u{2029}\u{202e}gpj\u{2066}\u{200f}", r#""\u2028\u2029\u202egpj\u2066\u200f""#),
+    ] {
+        let quoted = Quoted(command).to_string();
+        assert_eq!(quoted, expected);
+        assert_eq!(serde_json::from_str::<String>(&quoted).unwrap(), command, "it can be read back");
+        let mut batch = Batch::new(UNIX_EPOCH);
+        let orphan = Orphan { pid: 1, command, age_ms: None, status: "dead" };
+        batch.add(What::Skipped, &orphan, command);
+        assert_eq!(batch.text.chars().filter(|it| it.is_control()).collect::<String>(), "\n");
+        assert!(batch.text.contains(" age=unknown "));
+    }
+}
+
+#[test]
+fn the_file_is_for_its_owner_only_and_its_folder_is_made() {
+    let scene = Scene::new(LIMIT);
+    scene.log.append(&batch(2)).unwrap();
+    scene.log.append(&batch(1)).unwrap();
+    assert_eq!(scene.counts(), (3, 0));
+    let mode = std::fs::metadata(&scene.log.path).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn a_full_file_is_moved_aside_and_the_one_before_goes() {
+    let scene = Scene::new(batch(4).text.len() as u64);
+    for (lines, expected) in
+        [(3, (3, 0)), (1, (4, 0)), (1, (1, 4)), (4, (4, 1)), (100, (100, 4)), (1, (1, 100))]
+    {
+        scene.log.append(&batch(lines)).unwrap();
+        assert_eq!(scene.counts(), expected);
+    }
+}
+
+/// The one that was too late to move the file must not move the new one.
+#[test]
+fn two_bots_do_not_rotate_twice() {
+    let scene = Scene::new(batch(2).text.len() as u64);
+    scene.log.append(&batch(2)).unwrap();
+    let late = scene.log.open().unwrap();
+    scene.log.append(&batch(1)).unwrap();
+    assert_eq!(scene.counts(), (1, 2));
+    scene.log.make_room(late, 1).unwrap();
+    assert_eq!(scene.counts(), (1, 2), "the new one is where it was");
+
+    // And while somebody is at it, nobody waits.
+    scene.log.append(&batch(1)).unwrap();
+    let busy = scene.log.open().unwrap();
+    busy.lock().unwrap();
+    scene.log.append(&batch(1)).unwrap();
+    assert_eq!(scene.counts(), (3, 2));
+    drop(busy);
+    scene.log.append(&batch(1)).unwrap();
+    assert_eq!(scene.counts(), (1, 3));
+}
+
+#[test]
+fn many_bots_at_once_lose_nothing_but_what_is_rotated_away() {
+    let scene = Scene::new(batch(64).text.len() as u64);
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| (0..24).for_each(|_| scene.log.append(&batch(1)).unwrap()));
+        }
+    });
+    let (now, before) = scene.counts();
+    assert_eq!(now + before, 96);
+    assert!((60..=70).contains(&before), "{before} were in the file when it was full");
+}
+
+#[test]
+fn a_link_a_folder_or_a_fifo_in_its_place_is_refused() {
+    let scene = Scene::new(LIMIT);
+    let path = &scene.log.path;
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let elsewhere = scene.folder.join("elsewhere");
+    symlink(&elsewhere, path).unwrap();
+    assert!(matches!(scene.log.append(&batch(1)), Err(LogError::Symlink)));
+    assert!(!elsewhere.exists());
+    std::fs::remove_file(path).unwrap();
+
+    std::fs::create_dir(path).unwrap();
+    assert!(matches!(scene.log.append(&batch(1)), Err(LogError::NotAFile)));
+    std::fs::remove_dir(path).unwrap();
+
+    nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    assert!(matches!(scene.log.append(&batch(1)), Err(LogError::NotAFile)));
+}
