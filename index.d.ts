@@ -570,6 +570,11 @@ export interface SupervisorOptions {
   graceMs?: number | undefined
   /** How long an owner that is not heard of counts as alive; it is heard of every third of that. At least 1000. Default 30000. */
   leaseMs?: number | undefined
+  /**
+   * Where it is written down what {@link reapOrphans} finds and does, one line for each decision about an orphan. Longer than 1 MiB,
+   * it is moved to the same name with `.1`. `null`: nowhere. Default: `orphan-events.log` beside the registry.
+   */
+  eventLogPath?: string | null | undefined
 }
 
 /** Owns runs. Its methods need no `this`: `const { spawnOwned } = createSupervisor()`. */
@@ -592,8 +597,11 @@ export interface Supervisor extends EventEmitter {
   readonly metrics: typeof metrics
   readonly metricsText: typeof metricsText
   on(event: 'event', listener: (event: OwnedEvent) => void): this
+  on(event: OrphanEventName, listener: (event: OrphanEvent) => void): this
   once(event: 'event', listener: (event: OwnedEvent) => void): this
+  once(event: OrphanEventName, listener: (event: OrphanEvent) => void): this
   off(event: 'event', listener: (event: OwnedEvent) => void): this
+  off(event: OrphanEventName, listener: (event: OrphanEvent) => void): this
 }
 
 // ---- events and counters --------------------------------------------------------------------------------------------
@@ -696,10 +704,36 @@ export interface ReapDecisionEvent extends ReapDecision {
   type: 'reap-decision'
 }
 
+/**
+ * What {@link reapOrphans} tells of each orphan, on the supervisor: `orphan:detected` before anything is signalled, if something
+ * of it may be alive, and then one of the others. Entries whose processes are dead are `orphan:skipped` only. A dry run detects,
+ * and nothing else.
+ */
+export type OrphanEventName = 'orphan:detected' | 'orphan:killed' | 'orphan:skipped' | 'orphan:failed'
+
+/** An orphan, as {@link SupervisorOptions.eventLogPath} has it too. */
+export interface OrphanEvent {
+  atMs: number
+  pid: number
+  runId: string
+  /** {@link RunRecord.commandPreview} */
+  command: string
+  /** Since it was started; `null` if nobody knows when that was. */
+  ageMs: number | null
+  /**
+   * `confirmed`: it is the recorded run, and may be ended. `unproven`: whether it is cannot be told. `refused`: a process that must
+   * not be signalled. `reused`: its PID is somebody else's now. `dead`: nothing is left of it.
+   */
+  status: 'confirmed' | 'unproven' | 'refused' | 'reused' | 'dead'
+  /** For people: why it was decided so, or why it failed. */
+  reason: string
+  dryRun: boolean
+}
+
 /** Something is wrong with the registry, or right again. If nobody listens it is a warning, once for each kind. */
 export interface RegistryEvent {
   type: 'registry'
-  /** `corrupt`, `torn`, `unwritable`, `unreadable` */
+  /** `corrupt`, `torn`, `unwritable`, `unreadable`; `event-log`: what happens to orphans cannot be written down */
   kind: string
   /** For people: what happened, and what to do. */
   message: string

@@ -2,7 +2,7 @@
 
 import diagnostics from 'node:diagnostics_channel'
 import type { EventEmitter } from 'node:events'
-import type { OwnedEvent, RunEvent } from '../index.js'
+import type { OrphanEvent, OrphanEventName, OwnedEvent, RunEvent } from '../index.js'
 import type { Described } from './filters.js'
 
 const channels = new Map<string, diagnostics.Channel>()
@@ -32,6 +32,16 @@ export class Announcer {
     return this.#emitter.listenerCount('event') > 0 || channelOf(type).hasSubscribers
   }
 
+  /** Whether the supervisor has a listener for that. */
+  hasListener(name: OrphanEventName): boolean {
+    return this.#emitter.listenerCount(name) > 0
+  }
+
+  /** Something about an orphan. */
+  tellOrphan(name: OrphanEventName, event: OrphanEvent): void {
+    this.#emit(name, event)
+  }
+
   /** Something about a run, if anybody would hear it. */
   tell<T extends RunEvent['type']>(run: Described, type: T, details: Details<T>): void {
     if (!this.isHeard(type)) return
@@ -46,8 +56,13 @@ export class Announcer {
    */
   announce(event: OwnedEvent): boolean {
     channelOf(event.type).publish(event)
+    return this.#emit('event', event)
+  }
+
+  /** See above. */
+  #emit(name: string, event: unknown): boolean {
     try {
-      return this.#emitter.emit('event', event)
+      return this.#emitter.emit(name, event)
     } catch (error) {
       process.nextTick(() => {
         throw error

@@ -4,6 +4,7 @@ import type { ReapDecision, ReapOptions, ReapReport, RunRecord } from '../index.
 import { takeOver } from './adopt.js'
 import { checkOptions, checkPid, duration, flag } from './checks.js'
 import { codedError, invalidType, invalidValue } from './errors.js'
+import { isHeard, tellDetected, tellFailed, tellSettled } from './orphan-events.js'
 import type { Owner } from './owner.js'
 import type { Done, Order, Plan, PlannedDecision } from './registry.js'
 
@@ -32,6 +33,7 @@ export async function reap(owner: Owner, botPid?: unknown, options?: unknown): P
   const { wanted, done } = await carryOut(owner, plan, settings)
   const decisions = wanted.map((planned, index) => decisionOf(planned, done?.[index]))
   owner.announceDecisions(decisions)
+  tellSettled(owner, decisions)
   return report(decisions)
 }
 
@@ -42,8 +44,8 @@ async function carryOut(
 ): Promise<{ wanted: WantedDecision[]; done?: Done[] }> {
   const order = (adopt: boolean, changes: Order['changes']) =>
     owner.writing().carryOut({ id: plan.id, adopt, changes, graceMs })
-  if (typeof policy === 'string' && !dryRun && !owner.closing) {
-    // Nobody is asked: it is read while it is carried out.
+  if (typeof policy === 'string' && !dryRun && !owner.closing && !isHeard(owner)) {
+    // Nobody is asked, or wants to know before: it is read while it is carried out.
     const doing = order(policy === 'adopt', [])
     const wanted = plan.read().map((planned) => applyPolicy(planned, policy))
     return { wanted, done: await taken(owner, await doing) }
@@ -52,6 +54,7 @@ async function carryOut(
   try {
     wanted = plan.read().map((planned) => applyPolicy(planned, policy))
     if (!dryRun && wanted.some(({ action }) => action === 'adopt')) owner.refuseWhileClosing('touched')
+    tellDetected(owner, wanted, dryRun)
   } catch (error) {
     owner.registry.forget(plan)
     throw error
@@ -60,7 +63,11 @@ async function carryOut(
     owner.registry.forget(plan)
     return { wanted }
   }
-  return { wanted, done: await taken(owner, await order(false, changesOf(wanted))) }
+  const done = await order(false, changesOf(wanted)).catch((error) => {
+    tellFailed(owner, wanted, error)
+    throw error
+  })
+  return { wanted, done: await taken(owner, done) }
 }
 
 function readSettings(first: unknown, second: unknown): Settings {
