@@ -20,6 +20,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use serde::Serialize;
 
@@ -108,7 +109,16 @@ impl Checkpointer {
 
     /// True if it says anything.
     fn apply_old(&self, table: &mut Table, trouble: &mut Vec<Trouble>) -> Result<bool, RegistryError> {
-        let Some((bytes, _)) = disk::read(&self.paths.old)? else { return Ok(false) };
+        let Some((mut bytes, _)) = disk::read(&self.paths.old)? else { return Ok(false) };
+        // Of a line that crosses a page the first half can be read before the second is written. Its writer is going to repeat it
+        // in the new journal, so nothing is lost; but nobody has died either, unless it stays that way.
+        for _ in 0..HALF_LINE_READS {
+            if bytes.last().is_none_or(|&byte| byte == b'\n') {
+                break;
+            }
+            std::thread::sleep(HALF_LINE_PAUSE);
+            bytes = disk::read(&self.paths.old)?.map_or(bytes, |(bytes, _)| bytes);
+        }
         Ok(apply(&bytes, table, &self.paths, trouble))
     }
 
@@ -239,6 +249,10 @@ fn load_file(paths: &Paths, last: &mut LastRead) -> Result<Arc<Table>, RegistryE
     *last = Some(Known { stamp, table: table.clone(), is_whole });
     Ok(table)
 }
+
+/// How long a line may be half before its writer is taken to be dead.
+const HALF_LINE_READS: usize = 50;
+const HALF_LINE_PAUSE: Duration = Duration::from_millis(2);
 
 /// How often everything is read if others write all the while.
 const READS: usize = 3;

@@ -75,3 +75,39 @@ fn a_damaged_file_is_set_aside_even_if_somebody_has_read_it_before() {
     assert_eq!(std::fs::read_to_string(&trouble[0].path).unwrap(), text);
     assert_eq!(load(&folder.0, &mut None).unwrap().len(), 2);
 }
+
+/// A whole line, and one of which the end is not written yet; that end.
+fn half_a_line(folder: &Folder) -> Vec<u8> {
+    folder.intend(4242);
+    let line = journal::encode([&Line::Intent { entry: Box::new(ours(4243)) }]);
+    let (first, rest) = line.split_at(line.len() / 2);
+    let mut journal = std::fs::OpenOptions::new().append(true).open(&folder.0.journal).unwrap();
+    journal.write_all(first).unwrap();
+    rest.to_vec()
+}
+
+#[test]
+fn a_line_that_is_being_written_is_not_torn() {
+    let folder = Folder::new("half");
+    let rest = half_a_line(&folder);
+    let mut journal = std::fs::OpenOptions::new().append(true).open(&folder.0.journal).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !folder.0.old.exists() {
+                std::thread::yield_now();
+            }
+            journal.write_all(&rest).unwrap();
+        });
+        assert_eq!(folder.checkpoint(&Mutex::default()), []);
+    });
+    assert_eq!(load(&folder.0, &mut None).unwrap().len(), 2);
+}
+
+#[test]
+fn a_line_that_stays_half_is_torn_and_the_others_are_not() {
+    let folder = Folder::new("torn");
+    half_a_line(&folder);
+    let kinds: Vec<_> = folder.checkpoint(&Mutex::default()).iter().map(|trouble| trouble.kind).collect();
+    assert_eq!(kinds, ["torn"]);
+    assert_eq!(load(&folder.0, &mut None).unwrap().len(), 1);
+}
