@@ -178,6 +178,12 @@ impl Own {
         for record in missing {
             table.insert(record);
         }
+        // Nobody writes a line for that, and it alone is no reason to write a table.
+        for (key, record) in self.live.iter() {
+            if let Some(at) = record.last_output_at_ms {
+                table.heard(key, at);
+            }
+        }
         changed
     }
 
@@ -276,6 +282,18 @@ mod tests {
         assert_eq!(own(&[&run]).settle(&mut table), (true, Vec::new()));
         assert_eq!(keys(&table), [run.key()]);
         assert_eq!(own(&[&run]).settle(&mut table), (false, Vec::new()), "and is left alone then");
+    }
+
+    #[test]
+    fn what_was_heard_of_a_run_is_shown_but_is_no_reason_to_write() {
+        let run = entry(4242, ME);
+        let mut own = own(&[&run]);
+        let mut table = Table::new([run.clone()]);
+        own.live.heard(&run.key(), run.updated_at_ms + 5);
+        assert_eq!(own.settle(&mut table), (false, Vec::new()));
+        let shown = table.get(&run.key()).unwrap();
+        assert_eq!(shown.last_output_at_ms, Some(run.updated_at_ms + 5));
+        assert_eq!(shown.updated_at_ms, run.updated_at_ms + 5);
     }
 
     #[test]

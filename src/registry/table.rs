@@ -121,7 +121,9 @@ impl Table {
 
     /// Something was heard of it.
     pub fn heard(&mut self, key: &str, at: u64) {
-        self.change(key, at, |entry| entry.last_output_at_ms = entry.last_output_at_ms.max(Some(at)));
+        if self.get(key).is_some_and(|entry| entry.last_output_at_ms < Some(at)) {
+            self.change(key, at, |entry| entry.last_output_at_ms = Some(at));
+        }
     }
 
     fn change(&mut self, key: &str, at: u64, change: impl FnOnce(&mut Record)) {
