@@ -357,8 +357,8 @@ export class OwnedProcess extends EventEmitter {
   #onOutput(): void {
     const now = performance.now()
     if (this.#output.isDue(now)) this.#native?.heard()
-    // That it runs may be told later than what it says.
-    if (this.#runs && this.#output.isNews(now)) this.#tell('output', {})
+    // That it runs may be told later than what it says, and its last words may be read when its end was told.
+    if (this.#runs && this.#state !== 'exited' && this.#output.isNews(now)) this.#tell('output', {})
   }
 
   #onExit(code: number | null, signal: NodeJS.Signals | null): void {
