@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import diagnostics from 'node:diagnostics_channel'
+import { once } from 'node:events'
 import { chmodSync, copyFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -42,11 +43,15 @@ describe('content:', together, () => {
   test('of a run that talks and exits', options, async () => {
     const here = supervise(freshRegistry())
     const since = Date.now()
-    const child = here.spawnOwned('sh', ['-c', 'echo word; exit 3'], who)
-    child.stdout.resume()
+    const child = here.spawnOwned('sh', ['-c', 'read -r _; echo word; read -r _; exit 3'], who)
+    // What it says before it is told to run is no news.
+    await until(() => ofType(here, 'started').length > 0, 'it was told to run')
+    child.stdin.write('\n')
+    await once(child.stdout, 'data')
+    child.stdin.end()
     const exit = await child.wait()
     assertEvents(here, child, since, [
-      ['spawn', { commandPreview: 'sh -c echo word; exit 3' }],
+      ['spawn', { commandPreview: 'sh -c read -r _; echo word; read -r _; exit 3' }],
       ['started', {}],
       ['exited', { exit }],
     ])
@@ -161,6 +166,18 @@ describe('each run is told to have ended once:', together, () => {
     assert.equal((await child.wait()).reason, 'spawn-error')
     assert.equal(types(here, child).filter((type) => type === 'exited').length, 1)
     assert.equal(types(here, child).at(-1), 'exited')
+  })
+
+  test('and nothing after that, although its last words are read later', options, async () => {
+    const here = supervise(freshRegistry())
+    const child = here.spawnOwned('head', ['-c', '150000', '/dev/zero'])
+    // More than a stream that is paused takes, and it is over before the first is read.
+    child.stdout.pause()
+    const giveUpAt = performance.now() + 60_000
+    while (here.metrics().run_exit_total.exit === 0 && performance.now() < giveUpAt);
+    await once(child, 'close')
+    assert.equal(child.stdout.bytesRead, 150_000)
+    assert.equal(here.events.at(-1).type, 'exited')
   })
 
   test('its end is told when wait() has resolved, and its tree is gone', options, async (t) => {
