@@ -102,6 +102,15 @@ export async function run(): Promise<RunExit> {
   const known: 'cancelled' | 'already-exited' | 'not-found' = outcome
   const reasons: TerminationReason[] = exits.map((exit) => exit.reason)
   console.log(plain.pid, state, known, reasons, wrong, owned.wait(), nodes.execFile, nodes.spawn('x').runId)
+  const uninstall: () => void = installSignalHandlers({ signals: ['SIGINT'], exit: false, graceMs: 5 })
+  uninstall()
+  const supervisor = createSupervisor({ eventLogPath: null })
+  supervisor.on('orphan:killed', ({ pid, ageMs, status }) => console.log(pid.toFixed(), ageMs?.toFixed(), status === 'confirmed'))
+  supervisor.on('event', (event) => event.type === 'shutdown' && event.phase === 'end' && console.log(event.durationMs))
+  // @ts-expect-error no such event
+  supervisor.on('orphan:found', () => {})
+  const { survivors }: ShutdownReport = await supervisor.shutdown({ leaveKept: true })
+  console.log(survivors.length, (await shutdown()).exits)
   const exit = await child.cancel()
   const who: ProcessInfo | undefined = exit.survivors[0]
   console.log(who?.pid.toFixed(), who?.startToken.trim())
@@ -109,16 +118,16 @@ export async function run(): Promise<RunExit> {
 }
 `
   const types =
-    'CancelResult, OwnedProcess, ProcessInfo, RunExit, RunState, RunTarget, SpawnOwnedOptions, TerminationReason'
+    'CancelResult, OwnedProcess, ProcessInfo, RunExit, RunState, RunTarget, ShutdownReport, SpawnOwnedOptions, TerminationReason'
   const esm = `import type { ChildProcess } from 'node:child_process'
-import { cancel, spawnOwned, type ${types.replaceAll(', ', ', type ')} } from 'spawn-owned'
+import { cancel, createSupervisor, installSignalHandlers, shutdown, spawnOwned, type ${types.replaceAll(', ', ', type ')} } from 'spawn-owned'
 import * as nodes from 'spawn-owned/child_process'
 ${body}`
   const cjs = `import type { ChildProcess } from 'node:child_process'
 import spawn_owned = require('spawn-owned')
 import nodes = require('spawn-owned/child_process')
 import type { ${types} } from 'spawn-owned'
-const { cancel, spawnOwned } = spawn_owned
+const { cancel, createSupervisor, installSignalHandlers, shutdown, spawnOwned } = spawn_owned
 ${body}`
 
   test('hold in a strict project, in both kinds of module', { timeout: 60_000 }, (t) => {
