@@ -46,8 +46,9 @@ export class OwnedProcess extends EventEmitter {
   #ending: Ending | undefined
   /** It waits for others to end before it is started. */
   #postponed = false
-  /** It is known to. */
+  /** It is known to run, or it has said something before that was known. */
   #runs = false
+  #spoke = false
   #output: OutputMeter
   /** One question at a time; whoever asks meanwhile gets the same answer. */
   #usage: Promise<RunUsage> | undefined
@@ -294,8 +295,7 @@ export class OwnedProcess extends EventEmitter {
         this.#onRefused(event.errno ?? 0)
         break
       case 'started':
-        this.#runs = true
-        this.#tell('started', {})
+        this.#onStarted()
         break
       case 'warning':
         this.#onWarning(event)
@@ -342,6 +342,12 @@ export class OwnedProcess extends EventEmitter {
     this.#pipes?.end()
   }
 
+  #onStarted(): void {
+    this.#runs = true
+    this.#tell('started', {})
+    if (this.#spoke && this.#output.isNews(performance.now())) this.#tell('output', {})
+  }
+
   #onWarning({ deadline = 'overall', limitMs = 0, remainingMs = 0 }: NativeEvent): void {
     this.#tell('deadline-warning', { deadline, limitMs, remainingMs })
   }
@@ -358,7 +364,8 @@ export class OwnedProcess extends EventEmitter {
     const now = performance.now()
     if (this.#output.isDue(now)) this.#native?.heard()
     // That it runs may be told later than what it says, and its last words may be read when its end was told.
-    if (this.#runs && this.#state !== 'exited' && this.#output.isNews(now)) this.#tell('output', {})
+    if (!this.#runs) this.#spoke = true
+    else if (this.#state !== 'exited' && this.#output.isNews(now)) this.#tell('output', {})
   }
 
   #onExit(code: number | null, signal: NodeJS.Signals | null): void {

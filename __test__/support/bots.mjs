@@ -59,7 +59,8 @@ class Bot {
       this.complaint += text
     })
     child.on('message', (answer) => this.#settle(answer))
-    child.on('exit', () => this.#fail())
+    // Not at its exit, which may be heard of before its last answer.
+    child.on('disconnect', () => this.#fail())
     this.ready = this.#promise(0)
   }
 
