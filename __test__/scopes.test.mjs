@@ -236,6 +236,17 @@ describe('one that waits', together, () => {
     }
   })
 
+  test('never starts after a shutdown', options, async (t) => {
+    const first = await earlier(t)
+    const second = waiting(t, first)
+    await first.here.shutdown({ graceMs: 300 })
+    assertGone(first.witness)
+    const { reason, message } = await second.child.wait()
+    assert.deepEqual([reason, message], ['shutdown', 'ended by a shutdown of its bot before it was started'])
+    assert.equal((await first.here.spawnOwned('true', replacing).wait()).reason, 'exit')
+    assertNeverStarted(second)
+  })
+
   test('tells the reason it was called off with', options, async (t) => {
     const second = waiting(t, await earlier(t))
     const { reason, message } = await second.child.cancel({ reason: 'shutdown' })
