@@ -14,7 +14,7 @@
 
 import { parseArgs } from 'node:util'
 
-const NAMES = ['bot-killed', 'all-killed', 'all-killed-in-cgroup', 'pid-reuse', 'shared-registry']
+const NAMES = ['bot-killed', 'all-killed', 'all-killed-in-cgroup', 'pid-reuse', 'shared-registry', 'soak']
 
 const { values: options } = parseArgs({
   options: {
