@@ -1,6 +1,7 @@
 //! Listening to one run until its end.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::task::AbortHandle;
 
 use super::run::Run;
-use super::unix::refused_with;
+use super::unix::{EXEC_PATIENCE, refused_with};
 use super::zygote::Origin;
 use super::{Extinct, OnEvent, RunEvent, runtime};
 use crate::contain::ProcessInfo;
@@ -51,7 +52,7 @@ pub struct Ears {
 impl Ears {
     pub async fn listen(mut self) {
         if let Some(exec) = self.exec.take() {
-            if let Some(errno) = refusal(exec).await {
+            if let Some(errno) = self.refusal(exec).await {
                 self.run.entry().over();
                 self.counters.refused();
                 return (self.on_event)(RunEvent::Refused(errno));
@@ -82,6 +83,18 @@ impl Ears {
         // Written down before it is told: whoever hears of the end finds no entry any more.
         self.run.entry().over();
         (self.on_event)(RunEvent::Extinct(last));
+    }
+
+    /// Waits until the command was executed (`None`, usually at once), or has failed to be. Somebody may have stopped the blank, which
+    /// is a process like any other; then it is woken.
+    async fn refusal(&self, exec: OwnedFd) -> Option<Errno> {
+        let mut refusal = pin!(refusal(exec));
+        loop {
+            match tokio::time::timeout(EXEC_PATIENCE, &mut refusal).await {
+                Ok(refusal) => return refusal,
+                Err(_) => drop(self.root.signal(libc::SIGCONT)),
+            }
+        }
     }
 
     /// On its own, until it is aborted.
@@ -206,7 +219,6 @@ fn lost(survivors: Vec<ProcessInfo>) -> Extinct {
     Extinct { ending, reason, limit_ms: 0, force, escaped: Vec::new(), survivors }
 }
 
-/// Waits until the command was executed (`None`, usually at once), or has failed to be.
 async fn refusal(exec: OwnedFd) -> Option<Errno> {
     // SAFETY: the descriptor is owned by what is registered.
     let socket = unsafe { AsyncFd::register(exec) }.ok()?;

@@ -26,7 +26,7 @@ use crate::registry::{self, Containment, Entry, Record, State};
 use crate::run::Policy;
 
 /// How long `exec` usually takes at most, and how long it may. A file on a slow disk is not an error.
-const EXEC_PATIENCE: Duration = Duration::from_secs(1);
+pub const EXEC_PATIENCE: Duration = Duration::from_secs(1);
 const EXEC_LIMIT: Duration = Duration::from_secs(10);
 
 /// A blank reads at once; a long command does not fit into the socket at once.
