@@ -206,18 +206,31 @@ describe('a deadline counts from when the command runs', together, () => {
   /** Whoever waits to become the next commands of a bot. */
   const blanksOf = (bot) => childrenOf(bot.pid).flatMap(childrenOf).flatMap(childrenOf).filter(isHelper)
 
+  /** A bot whose next command cannot start, because whoever is to become it was stopped. */
+  async function stoppedBeforehand(t) {
+    const bot = await startBot(t, freshRegistry())
+    const spawn = (more) => bot.ask('spawn', 'sh', ['-c', 'exit 5'], { stdio: 'pipe', ...more })
+    // From now on the bot knows that this program can be executed, and does not wait until it is.
+    const { runId: first } = await spawn()
+    await bot.ask('wait', first)
+    const blanks = await until(() => blanksOf(bot).length > 0 && blanksOf(bot), 'somebody waits')
+    for (const pid of blanks) {
+      process.kill(pid, 'SIGSTOP')
+      await until(() => stateOf(pid) === 'T', 'it was stopped')
+    }
+    return { bot, blanks, spawn }
+  }
+
+  test('and nobody can keep it from running by stopping it beforehand', options, async (t) => {
+    const { bot, spawn } = await stoppedBeforehand(t)
+    const { runId } = await spawn({ timeoutMs: 5000 })
+    const { reason, exitCode } = await bot.ask('wait', runId)
+    assert.deepEqual([reason, exitCode], ['exit', 5])
+  })
+
   for (const name of ['timeoutMs', 'noOutputTimeoutMs']) {
     test(`a slow start does not use it up: ${name}`, options, async (t) => {
-      const bot = await startBot(t, freshRegistry())
-      const spawn = (more) => bot.ask('spawn', 'sh', ['-c', 'exit 5'], { stdio: 'pipe', ...more })
-      // From now on the bot knows that this program can be executed, and does not wait until it is.
-      const { runId: first } = await spawn()
-      await bot.ask('wait', first)
-      const blanks = await until(() => blanksOf(bot).length > 0 && blanksOf(bot), 'somebody waits')
-      for (const pid of blanks) {
-        process.kill(pid, 'SIGSTOP')
-        await until(() => stateOf(pid) === 'T', 'it was stopped')
-      }
+      const { bot, blanks, spawn } = await stoppedBeforehand(t)
       const { runId } = await spawn({ [name]: 300 })
       await passing(900)
       for (const pid of blanks) process.kill(pid, 'SIGCONT')
