@@ -192,6 +192,37 @@ describe('bot, zygote and keeper killed together: reaped, nothing stays of', tog
   )
 })
 
+describe('nobody lives long enough to be looked at, and none has an environment:', {
+  skip: unavailable,
+}, () => {
+  const hydra = treeNamed('hydra with heads that live 500 µs')
+  const tree = { ...hydra, command: (path) => ['env', ['-i', ...hydra.command(path).flat()]] }
+  /** Only the heads are left. */
+  async function heads(t) {
+    const left = await crashed(t, { tree, ...inCgroup })
+    process.kill(left.pid, 'SIGKILL')
+    await gone(left.pid)
+    return left
+  }
+  for (const round of [1, 2, 3]) {
+    test(`they are reaped with their cgroup (${round})`, options, async (t) => {
+      const { next, pid, record, witness } = await heads(t)
+      assertReport(await next.reapOrphans(), { killed: [pid] })
+      assertGone(witness)
+      assert.equal(existsSync(record.cgroup), false)
+    })
+
+    test(`the policy is asked before they are touched (${round})`, options, async (t) => {
+      const { next, pid, record, witness } = await heads(t)
+      const { killed, skipped } = await next.reapOrphans({ policy: () => 'leave' })
+      assert.deepEqual([killed, skipped.map((one) => one.pid)], [[], [pid]])
+      assertAlive(witness)
+      assertReport(await next.reapOrphans(), { killed: [pid] })
+      assert.equal(existsSync(record.cgroup), false)
+    })
+  }
+})
+
 describe('the bot lives, and', together, () => {
   const helpers = {
     'its keeper was killed': ({ keeper }) => [keeper],

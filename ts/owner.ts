@@ -67,6 +67,9 @@ export class Owner {
   /** A shutdown is under way: until that is over, nothing new becomes ours. */
   closing = false
 
+  /** Runs of other bots that are being taken over, as long as it lasts. None rejects. */
+  readonly adopting = new Set<Promise<unknown>>()
+
   refuseWhileClosing(deed = 'started'): void {
     if (!this.closing) return
     throw codedError(
@@ -109,7 +112,10 @@ function logPathOf(given: unknown, registryPath: string): string | undefined {
   checkString(given, 'options.eventLogPath', 'of type string or null')
   if (given === '')
     throw invalidValue('options.eventLogPath', given, 'must be the path of a file, or null, or be left out')
-  return absolute(given, "event log's", 'options.eventLogPath')
+  const path = absolute(given, "event log's", 'options.eventLogPath')
+  if (path.startsWith(registryPath) || `${path}.1` === registryPath)
+    throw invalidValue('options.eventLogPath', given, "must not be the registry's path, nor begin with it")
+  return path
 }
 
 /** From now on: a bot may change its directory later, and its files stay where they are. */

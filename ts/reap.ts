@@ -30,11 +30,26 @@ interface WantedDecision extends PlannedDecision {
 export async function reap(owner: Owner, botPid?: unknown, options?: unknown): Promise<ReapReport> {
   const settings = readSettings(botPid, options)
   const plan = await owner.registry.plan(settings.botPid, settings.stealFromLive)
-  const { wanted, done } = await carryOut(owner, plan, settings)
+  const carrying = carryOut(owner, plan, settings)
+  const { wanted, done } = await (settings.policy === 'terminate' ? carrying : known(owner, carrying))
   const decisions = wanted.map((planned, index) => decisionOf(planned, done?.[index]))
   owner.announceDecisions(decisions)
   tellSettled(owner, decisions)
   return report(decisions)
+}
+
+/** A shutdown waits for it: it may take runs over. */
+async function known<T>(owner: Owner, work: Promise<T>): Promise<T> {
+  const settled = work.then(
+    () => {},
+    () => {},
+  )
+  owner.adopting.add(settled)
+  try {
+    return await work
+  } finally {
+    owner.adopting.delete(settled)
+  }
 }
 
 async function carryOut(
@@ -47,6 +62,8 @@ async function carryOut(
   if (typeof policy === 'string' && !dryRun && !owner.closing && !isHeard(owner)) {
     // Nobody is asked, or wants to know before: it is read while it is carried out.
     const doing = order(policy === 'adopt', [])
+    // It is waited for below; until then a failure must not count as unheard.
+    doing.catch(() => {})
     const wanted = plan.read().map((planned) => applyPolicy(planned, policy))
     return { wanted, done: await taken(owner, await doing) }
   }

@@ -79,9 +79,16 @@ class Shutdown {
   begin(): void {
     const [owner, graceMs, leaveKept] = [this.#owner, this.#graceMs, this.#leaveKept]
     owner.closing = true
-    const runs = runsOf(owner, leaveKept).length + recordsOf(owner, leaveKept).length
-    this.#tell({ type: 'shutdown', atMs: Date.now(), phase: 'begin', runs, graceMs, leaveKept })
-    this.#askAll()
+    try {
+      const runs = runsOf(owner, leaveKept).length + recordsOf(owner, leaveKept).length
+      this.#tell({ type: 'shutdown', atMs: Date.now(), phase: 'begin', runs, graceMs, leaveKept })
+      this.#askAll()
+    } catch (error) {
+      // Out of descriptors, say: nobody was asked, and the next one may succeed.
+      this.#over()
+      this.#settle(Promise.reject(error))
+      return
+    }
     this.#settle(this.#untilAllIsOver())
   }
 
@@ -97,27 +104,34 @@ class Shutdown {
   }
 
   /**
-   * Never rejects, and comes to an end: nothing new can be started while it lasts, so another look finds only what was being
-   * taken over at the first, or what a second caller wants as well; and nobody is asked twice.
+   * Comes to an end: nothing new can be started while it lasts, so another look finds only what was being taken over at the
+   * first, or what a second caller wants as well; and nobody is asked twice.
    *
    * The interval keeps the event loop alive. Runs that were unref'ed do not, and a bot that waits for this must not end before
    * them.
    */
   async #untilAllIsOver(): Promise<ShutdownReport> {
     const awake = setInterval(() => {}, LONG_MS)
-    for (let known = -1; known < this.#asked.size; this.#askAll()) {
-      known = this.#asked.size
-      await Promise.all(this.#asked.values())
+    try {
+      for (let known = -1; known < this.#asked.size; this.#askAll()) {
+        known = this.#asked.size
+        await Promise.all([...this.#asked.values(), ...this.#owner.adopting])
+      }
+    } finally {
+      clearInterval(awake)
+      this.#over()
     }
-    clearInterval(awake)
-    underWay.delete(this.#owner)
-    this.#owner.closing = false
     const exits = this.#exits
     const survivors = exits.flatMap((exit) => exit.survivors)
     const durationMs = Math.round(performance.now() - this.#began)
     const figures = { runs: exits.length, survivors: survivors.length, durationMs }
     this.#tell({ type: 'shutdown', atMs: Date.now(), phase: 'end', ...figures })
     return { exits, survivors, durationMs }
+  }
+
+  #over(): void {
+    underWay.delete(this.#owner)
+    this.#owner.closing = false
   }
 
   /** Everybody who was not asked yet, in this very tick. */
@@ -163,7 +177,14 @@ class Shutdown {
   }
 
   async #endAdopted(run: Run): Promise<RunExit[]> {
-    return this.#leaveKept && run.isKept ? [] : this.#endRun(run)
+    // Another look may have found it first.
+    if ((this.#leaveKept && run.isKept) || this.#asked.has(run)) return []
+    const ended = this.#endRun(run)
+    this.#asked.set(
+      run,
+      ended.then(() => {}),
+    )
+    return ended
   }
 
   /** Processes that were registered: nobody but the registry knows of them. */

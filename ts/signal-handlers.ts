@@ -57,7 +57,7 @@ class Handlers {
     const { exit, ...wish } = this.#settings
     if (this.#ending) {
       // Somebody has lost patience.
-      void shutdown(this.#owner, { ...wish, graceMs: 0 })
+      shutdown(this.#owner, { ...wish, graceMs: 0 }).catch(() => {})
       return
     }
     this.#ending = true
@@ -73,9 +73,11 @@ class Handlers {
    */
   #onBeforeExit = (): void => {
     if (!this.#settings || !hasSomethingToEnd(this.#owner, this.#settings.leaveKept)) return
-    void shutdown(this.#owner, this.#settings).then(({ survivors }) => {
-      if (survivors.length > 0) process.off('beforeExit', this.#onBeforeExit)
-    })
+    const giveUp = () => process.off('beforeExit', this.#onBeforeExit)
+    shutdown(this.#owner, this.#settings).then(({ exits, survivors }) => {
+      // Nothing more can be done, or there was nothing to be done after all.
+      if (survivors.length > 0 || exits.length === 0) giveUp()
+    }, giveUp)
   }
 }
 

@@ -45,7 +45,7 @@ use self::limits::Controller;
 use super::SIGKILL;
 use crate::identity::{Pidfd, ProcessRef, State};
 
-/// A command may nest cgroups of its own; what is deeper than this stays, and is reported.
+/// A command may nest cgroups of its own, this deep at most (`cgroup.max.depth`); should it have raised that, what is deeper stays.
 const DEPTH: usize = 128;
 
 /// While it is not empty, kill again this often.
@@ -150,6 +150,10 @@ impl Cgroup {
         mkdirat(&parent, name.as_str(), Mode::from_bits_truncate(0o755)).map_err(failed("mkdir"))?;
         let made = Self::opened(path.clone(), name, parent);
         let made = made.and_then(|cgroup| limits.apply(&cgroup.dir, &path).map(|()| cgroup));
+        if let Ok(cgroup) = &made {
+            // Where that cannot be set, nothing is lost but the certainty that all of it can be removed.
+            let _ = files::write(&cgroup.dir, "cgroup.max.depth", &(DEPTH - 1).to_string());
+        }
         if made.is_err() {
             let _ = std::fs::remove_dir(&path);
         }
@@ -189,6 +193,11 @@ impl Cgroup {
     /// Whether a process lives in it or below it. A zombie does not. What cannot be read is not empty, unless it is gone.
     pub fn is_populated(&self) -> bool {
         populated(&self.events) != Ok(false)
+    }
+
+    /// Whether somebody has removed it. Then nobody is in it, and nothing about it will ever change.
+    pub fn is_removed(&self) -> bool {
+        self.events.read_at(&mut [0; 1], 0).is_err_and(|error| files::errno(&error) == Errno::ENODEV)
     }
 
     /// Every process in it and below it that can be seen from our PID namespace.

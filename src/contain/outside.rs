@@ -73,6 +73,12 @@ impl<'a> Target<'a> {
         Self { root, leads_group: true, run_id: Some(run_id), members: &[], cgroup: None }
     }
 
+    /// Whether somebody is in the run's cgroup, whoever it is: one who forks and dies all the while is in no list long enough to be
+    /// looked at.
+    pub(super) fn is_cgroup_populated(&self) -> bool {
+        self.cgroup.and_then(|cgroup| cgroup.abandoned()).is_some_and(|cgroup| cgroup.is_populated())
+    }
+
     /// Whether this process is in the group with the root's number, whosever that is. What was spawned has a session of its own.
     fn has_in_group(&self, stat: &Stat) -> bool {
         let root = self.root.pid;
@@ -95,6 +101,11 @@ impl Scan {
     pub fn living(&self, target: &Target) -> io::Result<Vec<ProcessRef>> {
         let members = Hunt::new(target).find(self)?;
         Ok(members.into_iter().map(|member| member.process).collect())
+    }
+
+    /// Whether anything of the run is alive.
+    pub fn has_living(&self, target: &Target) -> io::Result<bool> {
+        Ok(!self.living(target)?.is_empty() || target.is_cgroup_populated())
     }
 
     /// What there was of the run's group when the scan was taken.
@@ -121,6 +132,8 @@ struct Hunt<'a> {
     /// The run's own, without its keeper; and nobody in it who is off limits.
     cgroup: Option<Cgroup>,
     may_kill_cgroup: bool,
+    /// Somebody was in the cgroup when it was killed, seen or not.
+    found_in_cgroup: bool,
 }
 
 impl<'a> Hunt<'a> {
@@ -132,6 +145,7 @@ impl<'a> Hunt<'a> {
             may_signal_group: false,
             cgroup: None,
             may_kill_cgroup: false,
+            found_in_cgroup: false,
         }
     }
 
@@ -168,8 +182,9 @@ impl<'a> Hunt<'a> {
     }
 
     /// All of it at once. That nobody in it is off limits was seen a moment ago, and neither we nor those above us go there now.
-    fn kill_cgroup(&self) {
+    fn kill_cgroup(&mut self) {
         if let Some(cgroup) = self.cgroup.as_ref().filter(|_| self.may_kill_cgroup) {
+            self.found_in_cgroup |= cgroup.is_populated();
             let _ = cgroup.kill();
         }
     }
@@ -208,7 +223,8 @@ impl<'a> Hunt<'a> {
             // The kernel refuses if anybody is in it.
             let _ = cgroup.remove();
         }
-        Ended { found: !self.known.is_empty(), survivors, signalled: self.signalled.len() }
+        let found = !self.known.is_empty() || self.found_in_cgroup;
+        Ended { found, survivors, signalled: self.signalled.len() }
     }
 
     /// Kills until nothing is found. Returns what is left when time is up.

@@ -117,6 +117,8 @@ impl Tree {
             }
             self.shrunk |= reaped;
             if !reaped {
+                // One that the command has removed would wake us for ever.
+                self.cgroup = self.cgroup.take().filter(|cgroup| !cgroup.is_removed());
                 let populated = self.is_cgroup_populated();
                 return !left && self.status.is_some() && !(populated && self.stays_populated());
             }
@@ -204,11 +206,16 @@ impl Tree {
     fn strangers(&self, snapshot: &Snapshot) -> Vec<ProcessInfo> {
         let listed = self.cgroup.as_ref().and_then(|cgroup| cgroup.members().ok()).unwrap_or_default();
         let strangers = listed.into_iter().filter(|&pid| !snapshot.has_seen(pid));
-        strangers
+        let mut seen: Vec<_> = strangers
             .filter_map(|pid| read_stat(pid).ok())
             .filter(|stat| !stat.is_dead())
             .map(|stat| info(&stat, "in the run's cgroup, and still there after SIGKILL"))
-            .collect()
+            .collect();
+        if seen.is_empty() && snapshot.members(|_| true).is_empty() && self.is_cgroup_populated() {
+            let why = "somebody is in the run's cgroup who cannot be seen from here".to_owned();
+            seen.push(ProcessInfo { pid: self.root, start: 0, command: String::new(), why });
+        }
+        seen
     }
 
     /// What the tree uses: one look at what is below us. The time of those that we have waited for is in our own figures, that of

@@ -18,13 +18,12 @@ mod tests;
 pub use at_once::at_once;
 pub use observe::target;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::contain::outside::Scan;
 use crate::identity;
 use crate::registry::{Claim, Instance, Kept, Record, RegistryError};
 use crate::run::Policy;
@@ -118,8 +117,11 @@ pub enum Outcome {
 pub fn plan(instance: &Instance, bot_pid: i32, steal_from_live: bool) -> Result<Vec<Planned>, RegistryError> {
     let table = instance.registry.load()?;
     let is_loose = |record: &Record| instance.registry.is_loose(&record.key());
-    let observer = Observer::new(instance.registry.me(), bot_pid, steal_from_live, &is_loose);
-    Ok(table.sorted().into_iter().map(|record| decide(&observer, record)).collect())
+    let observer = || Observer::new(instance.registry.me(), bot_pid, steal_from_live, &is_loose);
+    let first = observer();
+    let mut planned: Vec<_> = table.sorted().into_iter().map(|record| decide(&first, record)).collect();
+    look_again(&mut planned, &observer());
+    Ok(planned)
 }
 
 /// The same for one entry.
@@ -155,7 +157,6 @@ pub fn carry_out(
     {
         planned.decided.action = Verb::End;
     }
-    look_again(planned)?;
     let mut notes = note::Notes::new(instance);
     notes.detected(planned);
     let result = claim_and_settle(instance, planned, grace_ms);
@@ -172,21 +173,24 @@ fn claim_and_settle(
     let is_gone = |planned: &&Planned| {
         matches!(planned.decided.action, Verb::Drop | Verb::DropReused) && ours.contains_key(&planned.key)
     };
-    let gone: Vec<String> = planned.iter().filter(is_gone).map(|planned| planned.key.clone()).collect();
-    for abandoned in planned
-        .iter()
-        .filter(is_gone)
-        .filter_map(|planned| planned.record.recorded_cgroup().and_then(|cgroup| cgroup.abandoned()))
-    {
-        // Empty, or the kernel refuses.
-        let _ = abandoned.remove();
-    }
+    let (gone, there_after_all): (Vec<&Planned>, Vec<&Planned>) =
+        planned.iter().filter(is_gone).partition(|planned| has_left_its_cgroup(&planned.record));
     if !gone.is_empty() {
-        instance.registry.drop_claimed(gone)?;
+        instance.registry.drop_claimed(gone.iter().map(|planned| planned.key.clone()).collect())?;
     }
+    for planned in &there_after_all {
+        instance.registry.give_back(&planned.record, &instance.id)?;
+    }
+    let there_after_all: HashSet<&str> = there_after_all.iter().map(|planned| planned.key.as_str()).collect();
     let (mut done, mut to_end) = (Vec::with_capacity(planned.len()), Vec::new());
     for (index, planned) in planned.iter().enumerate() {
         let claimed = ours.remove(&planned.key);
+        if there_after_all.contains(planned.key.as_str()) {
+            let error =
+                Some("somebody has come into its cgroup since it was looked at; reap again".to_owned());
+            done.push(Done { outcome: Outcome::Failed, error, record: None });
+            continue;
+        }
         let (outcome, record) = match (planned.decided.action, claimed) {
             (Verb::Leave, _) => (Outcome::Left, None),
             (Verb::Skip, _) | (Verb::DropReused, Some(_)) => (Outcome::Skipped, None),
@@ -212,28 +216,24 @@ fn claim_and_settle(
     Ok(done)
 }
 
-/// A carrier of the cookie that is in the middle of an exec has no environment for a moment. So what one look has found to be gone is
-/// looked for once more before it is forgotten.
-fn look_again(planned: &mut [Planned]) -> Result<(), RegistryError> {
+/// Removes the cgroup of a run that was found to be gone, if it has one. False if the kernel refuses, because somebody is in it.
+fn has_left_its_cgroup(record: &Record) -> bool {
+    let abandoned = record.recorded_cgroup().and_then(|cgroup| cgroup.abandoned());
+    abandoned.is_none_or(|cgroup| cgroup.remove().is_ok() || !cgroup.is_populated())
+}
+
+/// A carrier of the cookie that is in the middle of an exec has no environment for a moment, and one that forks and dies may be missed.
+/// So what one look has found to be gone is looked for once more. Before anybody is asked what is to become of it: what is found then
+/// is decided about like everything else.
+fn look_again(planned: &mut [Planned], observer: &Observer) {
     let is_doubtful = |planned: &&mut Planned| {
         matches!(planned.decided.reason, Reason::Gone | Reason::PidReused) && planned.record.keeper.is_some()
     };
-    let doubtful: Vec<&mut Planned> = planned.iter_mut().filter(is_doubtful).collect();
-    if doubtful.is_empty() {
-        return Ok(());
-    }
-    let scan = Scan::take().map_err(|error| RegistryError::Unreadable {
-        path: "/proc".into(),
-        errno: nix::errno::Errno::from_raw(error.raw_os_error().unwrap_or_default()),
-    })?;
-    for planned in doubtful {
-        let Some(root) = &planned.record.start_token else { continue };
-        let target = target(&planned.record, root);
-        if scan.may_have(&target) && scan.living(&target).is_ok_and(|members| !members.is_empty()) {
-            planned.decided.action = Verb::End;
+    for planned in planned.iter_mut().filter(is_doubtful) {
+        if observer.may_be_there(&planned.record) {
+            *planned = decide(observer, &planned.record);
         }
     }
-    Ok(())
 }
 
 /// Its keeper is at it: then there is nothing to take over.

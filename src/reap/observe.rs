@@ -48,6 +48,12 @@ impl<'a> Observer<'a> {
         }
     }
 
+    /// Whether it is worth a closer look: most that are looked for are long gone.
+    pub fn may_be_there(&self, record: &Record) -> bool {
+        let Some(root) = &record.start_token else { return true };
+        self.scan().is_none_or(|scan| scan.may_have(&target(record, root)))
+    }
+
     pub fn look_at(&self, record: &Record) -> Facts {
         let token = record.start_token.as_ref();
         let root = token.map_or_else(|| old_root(record), |token| judged(self.state(token)));
@@ -124,8 +130,7 @@ impl<'a> Observer<'a> {
         if !scan.may_have(&target) {
             return (if target.leads_group { Group::Empty } else { Group::NotLed }, false);
         }
-        let carriers =
-            target.run_id.is_some() && scan.living(&target).is_ok_and(|members| !members.is_empty());
+        let carriers = target.run_id.is_some() && scan.has_living(&target).unwrap_or(false);
         if !target.leads_group {
             return (Group::NotLed, carriers);
         }

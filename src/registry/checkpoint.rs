@@ -17,7 +17,6 @@ mod tests;
 
 use std::fs::{File, TryLockError};
 use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -321,9 +320,5 @@ fn lock(paths: &Paths) -> Result<Option<File>, RegistryError> {
         Err(TryLockError::WouldBlock) => return Ok(None),
         Err(TryLockError::Error(error)) => return Err(disk::unwritable(&paths.lock, &error)),
     }
-    let same = match (file.metadata(), std::fs::symlink_metadata(&paths.lock)) {
-        (Ok(ours), Ok(there)) => (ours.dev(), ours.ino()) == (there.dev(), there.ino()),
-        _ => false,
-    };
-    Ok(same.then_some(file))
+    Ok(disk::is_in_place(&file, &paths.lock).then_some(file))
 }

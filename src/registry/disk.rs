@@ -71,6 +71,14 @@ impl Stamp {
     }
 }
 
+/// Whether a file that was opened is the one that others find there: a lock on another one means nothing.
+pub fn is_in_place(file: &File, path: &Path) -> bool {
+    match (file.metadata(), std::fs::symlink_metadata(path)) {
+        (Ok(ours), Ok(there)) => (ours.dev(), ours.ino()) == (there.dev(), there.ino()),
+        _ => false,
+    }
+}
+
 /// A file to append to, made if it is not there and `create` says so.
 pub fn open_to_append(path: &Path, create: bool) -> Result<File, RegistryError> {
     let file = OpenOptions::new().append(true).create(create).mode(0o600).custom_flags(FLAGS).open(path);

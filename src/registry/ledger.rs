@@ -352,7 +352,10 @@ impl Registry {
         wanted: impl Fn(&Record) -> bool,
     ) -> Result<Vec<Record>, RegistryError> {
         let mut last = self.last_read.lock().unwrap_or_else(PoisonError::into_inner);
-        checkpoint::find(&self.paths, &mut last, search, wanted)
+        let mut found = checkpoint::find(&self.paths, &mut last, search, &wanted)?;
+        // The journal may have changed what was wanted.
+        found.retain(wanted);
+        Ok(found)
     }
 
     /// A change of an entry of ours. Should it not reach the disk, memory knows, and the next checkpoint tells.

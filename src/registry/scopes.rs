@@ -28,7 +28,7 @@ impl Registry {
         let file = disk::open_to_append(path, true)?;
         // What others write comes before or after what we look at and write: they cannot have the lock in between.
         let is_ours = lock(&file, place(scope)).map_err(|error| disk::unwritable(path, &error))?;
-        if !is_ours || self.has_scope(scope)? {
+        if !is_ours || !disk::is_in_place(&file, path) || self.has_scope(scope)? {
             return Ok(None);
         }
         Ok(Some(ScopeLock { _file: file }))

@@ -49,6 +49,9 @@ pub async fn watch(entry: Entry, record: Record, on_event: Option<OnEvent>) {
         }
         match look(&record, Duration::ZERO).await {
             Some(members) if members.is_empty() => {
+                if let Some(cgroup) = record.recorded_cgroup().and_then(|cgroup| cgroup.abandoned()) {
+                    let _ = cgroup.remove();
+                }
                 entry.over();
                 break;
             }
@@ -105,8 +108,10 @@ async fn look(record: &Arc<Record>, age: Duration) -> Option<Vec<ProcessRef>> {
             }
         };
         drop(last);
-        let root = record.start_token.as_ref()?;
-        scan.living(&target(&record, root)).ok()
+        let target = target(&record, record.start_token.as_ref()?);
+        let members = scan.living(&target).ok()?;
+        // Somebody may be in its cgroup who cannot be seen.
+        if members.is_empty() && scan.has_living(&target).ok()? { None } else { Some(members) }
     };
     runtime::get().ok()?.run(look).await.flatten()
 }

@@ -79,6 +79,10 @@ impl Limits {
         for (controller, limit) in self.wanted() {
             let file = controller.file();
             files::write(dir, file, &limit.to_string()).map_err(|errno| trouble(path, file, errno))?;
+            if controller == Controller::Memory {
+                // Else what does not fit is swapped out. A kernel without swap has no such file.
+                let _ = files::write(dir, "memory.swap.max", "0");
+            }
         }
         Ok(())
     }

@@ -196,7 +196,10 @@ pub fn judge(facts: &Facts) -> Result<Base, WhyNot> {
     if own.kind == Kind::Other {
         return Err(WhyNot::Threaded { dir: own.path.clone() });
     }
-    let area = if facts.managed_by_systemd { delegated(&facts.levels)? } else { &facts.levels[..] };
+    // In a container the manager may be out of sight, and its units are not.
+    let is_managed = facts.managed_by_systemd || facts.levels.iter().any(|level| is_unit(&level.path));
+    let area = if is_managed { delegated(&facts.levels)? } else { &facts.levels[..] };
+    let area = within_our_run(area);
     if !own.may_create {
         return Err(WhyNot::NotWritable { dir: own.path.clone() });
     }
@@ -218,6 +221,12 @@ fn delegated(levels: &[Level]) -> Result<&[Level], WhyNot> {
         }
     }
     Err(WhyNot::NotDelegated { unit: levels.last().map(|level| name(&level.path)).unwrap_or_default() })
+}
+
+/// The levels up to the run that we are a part of ourselves, if we are: nobody gets out of its limits by having others.
+fn within_our_run(levels: &[Level]) -> &[Level] {
+    let of_a_run = |level: &Level| super::name::keeper(&name(&level.path)).is_some();
+    levels.iter().position(of_a_run).map_or(levels, |index| &levels[..=index])
 }
 
 /// What systemd gives a cgroup to.

@@ -73,7 +73,7 @@ impl Scan {
             || self.by_group.contains_key(&target.root.pid)
             || target.run_id.is_some_and(|run_id| self.by_run.contains_key(run_id))
             || target.members.iter().any(|member| self.holder(member.pid).is_some())
-            || target.cgroup.and_then(|cgroup| cgroup.abandoned()).is_some_and(|cgroup| cgroup.is_populated())
+            || target.is_cgroup_populated()
     }
 
     /// What had become of a process when the scan was taken, if it existed before.

@@ -180,3 +180,19 @@ fn what_is_not_understood_is_not_taken_for_empty() {
     }
     assert_eq!(names("cpu memory  pids\n").collect::<Vec<_>>(), ["cpu", "memory", "pids"]);
 }
+
+#[test]
+fn a_unit_is_its_managers_also_where_that_is_out_of_sight() {
+    let levels = || vec![level("/c/system.slice/docker-1.scope"), level("/c/system.slice"), level("/c")];
+    assert_eq!(judged(false, levels()), not_delegated("docker-1.scope"));
+}
+
+#[test]
+fn a_bot_inside_a_run_gets_no_limits_of_its_own_above_that_run() {
+    let run = "/c/spawn-owned-7-8-9";
+    let levels = || vec![level(run), Level { kind: Kind::Root, ..level("/c") }];
+    assert_eq!(judged(false, levels()), Ok((run.into(), None)));
+    let inner = "/c/spawn-owned-7-8-9/bot";
+    let levels = vec![level(inner), level(run), Level { kind: Kind::Root, ..level("/c") }];
+    assert_eq!(judged(false, levels), Ok((inner.into(), Some(run.into()))));
+}
