@@ -7,6 +7,7 @@ pub mod contain;
 pub mod identity;
 pub mod keeper;
 pub mod observe;
+pub mod pty;
 pub mod reap;
 pub mod registry;
 pub mod run;

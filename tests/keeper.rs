@@ -106,6 +106,7 @@ impl Run {
             gid: None,
             umask: 0o22,
             directory: true,
+            terminal: false,
             stdio: vec![Slot::Null, Slot::Null, Slot::Null, Slot::Sent],
         };
         let here = std::fs::File::open(".").unwrap();

@@ -7,12 +7,13 @@
 //! | [`outside`] | the root's group, every process that carries the run's [`cookie`], and what descends from them | whoever finds a run without keeper and zygote |
 //! | [`cgroup`] | whoever is in the run's cgroup, beside the others, where there is one | the keeper, and whoever finds a run without one |
 //!
-//! Decisions ([`tree`], [`cookie`]) are pure; the tiers only read (`snapshot`) and signal.
+//! Decisions ([`tree`], [`cookie`], `shell`) are pure; the tiers only read (`snapshot`) and signal.
 
 pub mod cgroup;
 pub mod cookie;
 pub mod orphans;
 pub mod outside;
+mod shell;
 mod snapshot;
 pub mod subreaper;
 pub mod tree;

@@ -17,7 +17,7 @@ use nix::sys::wait::{Id, WaitPidFlag, waitid};
 
 use super::cgroup::Cgroup;
 use super::snapshot::{Snapshot, children};
-use super::{ProcessInfo, SIGCONT, SIGKILL, Usage};
+use super::{ProcessInfo, SIGCONT, SIGKILL, Usage, shell};
 use crate::identity::stat::Stat;
 use crate::identity::{read_stat, resident_bytes, ticks_to_ms};
 use crate::run::ExitStatus;
@@ -52,13 +52,24 @@ pub struct Tree {
     unfinished: bool,
     /// Where the run has one. Somebody else may have put a process into it that does not descend from us.
     cgroup: Option<Cgroup>,
+    /// What shells were asked with that do not hear it.
+    unheard: Option<i32>,
 }
 
 impl Tree {
     /// `root` must be an unreaped child of the calling process, and in the cgroup if there is one.
     pub fn new(root: i32, cgroup: Option<Cgroup>) -> Self {
         let me = nix::unistd::getpid().as_raw();
-        Self { me, root, status: None, root_reaped: false, shrunk: false, unfinished: false, cgroup }
+        Self {
+            me,
+            root,
+            status: None,
+            root_reaped: false,
+            shrunk: false,
+            unfinished: false,
+            cgroup,
+            unheard: None,
+        }
     }
 
     /// To be polled among others when the root has ended: the last process in the cgroup may not be our child. Ready until
@@ -233,10 +244,11 @@ impl Tree {
     }
 
     /// Asks every member to end: `signal`, then SIGCONT so that a stopped one hears it. Each gets it once: the
-    /// group as a group, the others one by one.
-    pub fn terminate(&self, signal: i32) {
+    /// group as a group, the others one by one. Shells that are deaf to it have their turn in [`Tree::hang_up_shells`].
+    pub fn terminate(&mut self, signal: i32) {
         let snapshot = Snapshot::take(self.me);
         let mut outside_group = snapshot.members(|_| true);
+        self.unheard = outside_group.iter().any(|stat| shell::is_deaf(stat, signal)).then_some(signal);
         outside_group.retain(|stat| self.root_reaped || stat.pgrp != self.root);
         for signal in [signal, SIGCONT] {
             if !self.root_reaped {
@@ -248,6 +260,26 @@ impl Tree {
             }
             if let Some(cgroup) = &self.cgroup {
                 let _ = cgroup.signal(signal, |pid| pid != self.me && !snapshot.has_seen(pid));
+            }
+        }
+    }
+
+    /// Whether [`Tree::hang_up_shells`] has something to wait for. The end of a shell's children is not told to us.
+    pub fn awaits_shells(&self) -> bool {
+        self.unheard.is_some()
+    }
+
+    /// Tells the shells that did not hear [`Tree::terminate`] that their terminal is being closed, once nobody but them is left.
+    pub fn hang_up_shells(&mut self) {
+        let Some(signal) = self.unheard else { return };
+        let snapshot = Snapshot::take(self.me);
+        let members = snapshot.members(|_| true);
+        if members.iter().all(|stat| shell::is_deaf(stat, signal)) {
+            self.unheard = None;
+            for signal in [libc::SIGHUP, SIGCONT] {
+                for stat in &members {
+                    let _ = snapshot.signal(stat, signal);
+                }
             }
         }
     }

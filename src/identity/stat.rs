@@ -10,6 +10,8 @@ pub struct Stat {
     pub ppid: i32,
     pub pgrp: i32,
     pub session: i32,
+    /// Field 7: the number of its controlling terminal; 0 if it has none.
+    pub terminal: i32,
     /// Fields 14 and 15: ticks it has run, in user and in system mode.
     pub cpu: u64,
     /// Fields 16 and 17: the same of the children it has waited for.
@@ -43,14 +45,15 @@ pub fn parse(line: &str) -> Option<Stat> {
     let ppid = fields.next()?.parse().ok()?;
     let pgrp = fields.next()?.parse().ok()?;
     let session = fields.next()?.parse().ok()?;
-    // Fields 7 to 13 lie between the session and the times (14 to 17); 18 and 19 before the number of threads (20).
-    let user: u64 = fields.nth(7)?.parse().ok()?;
+    let terminal = fields.next()?.parse().ok()?;
+    // Fields 8 to 13 lie between the terminal and the times (14 to 17); 18 and 19 before the number of threads (20).
+    let user: u64 = fields.nth(6)?.parse().ok()?;
     let mut ticks = || fields.next()?.parse::<u64>().ok();
     let (system, children_user, children_system) = (ticks()?, ticks()?, ticks()?);
     let threads = fields.nth(2)?.parse().ok()?;
     let start = fields.nth(1)?.parse().ok()?;
     let (cpu, children_cpu) = (user + system, children_user + children_system);
-    Some(Stat { pid, comm, state, ppid, pgrp, session, cpu, children_cpu, threads, start })
+    Some(Stat { pid, comm, state, ppid, pgrp, session, terminal, cpu, children_cpu, threads, start })
 }
 
 #[cfg(test)]
@@ -73,6 +76,7 @@ mod tests {
                 ppid: 42,
                 pgrp: 4711,
                 session: 4700,
+                terminal: 34_816,
                 cpu: 5,
                 children_cpu: 90,
                 threads: 1,

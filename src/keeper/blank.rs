@@ -15,10 +15,11 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::libc;
 use nix::sched::{sched_getaffinity, sched_setaffinity};
 use nix::sys::stat::{Mode, umask};
-use nix::unistd::{AccessFlags, Gid, Pid, Uid, access, fchdir, setgid, setgroups, setsid, setuid};
+use nix::unistd::{AccessFlags, Gid, Pid, Uid, access, fchdir, fchown, setgid, setgroups, setsid, setuid};
 
 use super::protocol::{self, Command, Inbox, Refusal, Slot};
 use super::{channel, signals, title};
+use crate::pty;
 
 // SAFETY: the C library defines it, as an array that ends with a null pointer.
 unsafe extern "C" {
@@ -79,6 +80,9 @@ fn exec(command: &Command, fds: Vec<OwnedFd>, bot: Pid) -> Result<std::convert::
     let env = pointers(command.env);
     if let Some(directory) = install(command, fds)? {
         fchdir(&directory)?;
+    }
+    if command.terminal {
+        take_terminal(command.uid)?;
     }
     umask(Mode::from_bits_truncate(command.umask));
     inherit(bot);
@@ -192,6 +196,16 @@ fn install(command: &Command, fds: Vec<OwnedFd>) -> Result<Option<OwnedFd>, Errn
         }
     }
     Ok(directory)
+}
+
+/// We lead a session that has no terminal yet. A command that becomes another user may open its terminal by name, as its own.
+fn take_terminal(uid: Option<u32>) -> Result<(), Errno> {
+    let stdin = std::io::stdin();
+    pty::control(stdin.as_fd())?;
+    if let Some(uid) = uid {
+        let _ = fchown(&stdin, Some(Uid::from_raw(uid)), None);
+    }
+    Ok(())
 }
 
 /// How many descriptors the command gets.

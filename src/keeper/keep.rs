@@ -26,6 +26,9 @@ use crate::run::{Cause, ExitStatus, Policy, State};
 /// look and its kill, and an orphan of a process that cannot die yet sends us no signal.
 pub const KILL_PASS_MS: u64 = 2;
 
+/// How often shells are looked at that are to end after all others.
+const SHELL_PASS_MS: u64 = 10;
+
 /// How long the end of a run is kept in mind for a bot that comes back, if it could not be written down.
 const REMEMBER_MS: u64 = 60 * 60 * 1_000;
 /// And how often that is tried again.
@@ -155,6 +158,7 @@ impl Keeper {
             let until = match until {
                 _ if self.tree.needs_another_look() => Some(0),
                 until if self.life.is_killing() => Some(until.unwrap_or(0).min(KILL_PASS_MS)),
+                until if self.tree.awaits_shells() => Some(until.unwrap_or(0).min(SHELL_PASS_MS)),
                 until => until,
             };
             let Woken { signalled, spoken, visited } = self.sleep(until);
@@ -172,6 +176,9 @@ impl Keeper {
                 self.listen();
             }
             self.tell(Event::Tick);
+            if self.tree.awaits_shells() && !self.life.is_killing() {
+                self.tree.hang_up_shells();
+            }
         }
     }
 

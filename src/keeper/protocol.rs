@@ -86,6 +86,8 @@ pub struct Command<'a> {
     pub umask: u32,
     /// The first descriptor sent along is the working directory; else it is the one the blank is in.
     pub directory: bool,
+    /// What it gets as descriptor 0 is to be its controlling terminal.
+    pub terminal: bool,
     /// What the command gets as descriptor 0, 1, 2, …
     pub stdio: Vec<Slot>,
 }
@@ -254,6 +256,7 @@ mod tests {
             uid: Some(1),
             gid: None,
             umask: 0o22,
+            terminal: true,
             directory: true,
             stdio: vec![Slot::Null, Slot::Sent, Slot::Closed],
         }

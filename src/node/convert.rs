@@ -6,10 +6,11 @@ use nix::errno::Errno;
 use crate::contain::ProcessInfo;
 use crate::contain::cgroup::Limits;
 use crate::identity::ProcessRef;
+use crate::pty::Size;
 use crate::registry::Instance;
 use crate::run::Policy;
 use crate::run::lifecycle::Timeout;
-use crate::spawn::{Extinct, Launch, RunEvent, Stdio, Tier};
+use crate::spawn::{Extinct, Launch, RunEvent, Stdio, TerminalSettings, Tier};
 
 /// A descriptor that is to be a new stream.
 pub const STREAM: i32 = -3;
@@ -35,6 +36,8 @@ pub struct LaunchOptions {
     pub gid: Option<i32>,
     /// For each of the command's descriptors: one of ours, or -1 closed, -2 `/dev/null`, -3 a new stream.
     pub stdio: Vec<i32>,
+    /// If it is to have a terminal. Then the first two descriptors are what is typed and what it says, and the third is nothing.
+    pub terminal: Option<TerminalOptions>,
     pub keep_on_owner_exit: bool,
     pub keep_on_leader_exit: bool,
     pub grace_ms: f64,
@@ -50,6 +53,25 @@ pub struct LaunchOptions {
     /// Not given: no limit.
     pub memory_bytes: Option<f64>,
     pub processes: Option<f64>,
+}
+
+#[napi(object, object_to_js = false)]
+pub struct TerminalOptions {
+    pub cols: u32,
+    pub rows: u32,
+    pub name: Option<String>,
+}
+
+impl TerminalOptions {
+    fn settings(self) -> Result<TerminalSettings, String> {
+        let size = size(self.cols, self.rows).ok_or("a terminal has at most 65535 columns and rows")?;
+        Ok(TerminalSettings { size, name: self.name })
+    }
+}
+
+/// `None` if it cannot be told to the kernel.
+pub fn size(cols: u32, rows: u32) -> Option<Size> {
+    Some(Size { cols: cols.try_into().ok()?, rows: rows.try_into().ok()? })
 }
 
 impl LaunchOptions {
@@ -85,6 +107,7 @@ impl LaunchOptions {
             uid: options.uid.map(i32::cast_unsigned),
             gid: options.gid.map(i32::cast_unsigned),
             stdio,
+            terminal: options.terminal.map(TerminalOptions::settings).transpose()?,
             on_owner_exit: policy(options.keep_on_owner_exit),
             on_leader_exit: policy(options.keep_on_leader_exit),
             grace_ms: milliseconds(options.grace_ms),

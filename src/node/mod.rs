@@ -232,6 +232,18 @@ impl Host {
         self.ask(run, Run::ask_usage)
     }
 
+    /// Changes the size of its terminal. Returns an errno, 0 for success.
+    #[napi(catch_unwind)]
+    pub fn resize(&self, run: u32, cols: u32, rows: u32) -> i32 {
+        self.ask(run, |run| run.resize(convert::size(cols, rows).ok_or(Errno::EINVAL)?))
+    }
+
+    /// The name of who is in the foreground of its terminal.
+    #[napi(catch_unwind)]
+    pub fn foreground(&self, run: u32) -> Option<String> {
+        self.runs().get(&run).and_then(Run::foreground)
+    }
+
     /// Forgets a run whose end has been heard.
     #[napi(catch_unwind)]
     pub fn forget(&mut self, run: u32) {

@@ -96,7 +96,7 @@ fn listen(
             // Its bot may not have lived to say so.
             entry.started();
             let cgroup = record.cgroup;
-            let run = Run::new(visit.socket, keeper.start_token, runtime, entry, record.grace_ms, None);
+            let run = Run::new(visit.socket, keeper.start_token, runtime, entry, record.grace_ms, None, None);
             let ears = Ears {
                 run: run.clone(),
                 exec: None,

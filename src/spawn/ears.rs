@@ -54,6 +54,7 @@ impl Ears {
         if let Some(exec) = self.exec.take() {
             if let Some(errno) = self.refusal(exec).await {
                 self.run.entry().over();
+                self.end_terminal();
                 self.counters.refused();
                 return (self.on_event)(RunEvent::Refused(errno));
             }
@@ -82,6 +83,7 @@ impl Ears {
         last.count(&self.counters);
         // Written down before it is told: whoever hears of the end finds no entry any more.
         self.run.entry().over();
+        self.end_terminal();
         (self.on_event)(RunEvent::Extinct(last));
     }
 
@@ -94,6 +96,13 @@ impl Ears {
                 Ok(refusal) => return refusal,
                 Err(_) => drop(self.root.signal(libc::SIGCONT)),
             }
+        }
+    }
+
+    /// Nothing of the tree exists: what it has left in its terminal is passed on, and then that is closed.
+    fn end_terminal(&self) {
+        if let Some(terminal) = self.run.terminal() {
+            terminal.over();
         }
     }
 
@@ -152,6 +161,10 @@ impl Ears {
                 Report::Ending { cause, reason } => self.ending(cause, &reason),
                 Report::RootExited(status) => {
                     root_exit = Some(status);
+                    // What it wrote before it ended is to be found before its end is heard of.
+                    if let Some(terminal) = self.run.terminal() {
+                        terminal.catch_up();
+                    }
                     (self.on_event)(RunEvent::RootExited(status));
                 }
                 Report::SignalFailed { errno } => {

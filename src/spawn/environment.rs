@@ -2,11 +2,30 @@
 
 use std::ffi::{CStr, c_char};
 
+use super::TerminalSettings;
 use crate::contain::cookie;
+use crate::pty::USUAL_NAME;
+
+/// What a bot's own environment says of the bot's own terminal.
+const OF_ANOTHER_TERMINAL: [&str; 4] = ["TERM", "TERMCAP", "COLUMNS", "LINES"];
 
 /// `KEY=value`, each ended by a NUL: as given, or the bot's own as it is now, with the cookie last.
-pub fn block(given: Option<&str>, run_id: &str) -> String {
-    let mut block = given.map_or_else(own, str::to_owned);
+///
+/// Of `TERM` the name of the command's terminal has the first word, the given environment the second.
+pub fn block(given: Option<&str>, run_id: &str, terminal: Option<&TerminalSettings>) -> String {
+    let mut block = match (given, terminal) {
+        (Some(given), _) => given.to_owned(),
+        (None, None) => own(&[]),
+        (None, Some(_)) => own(&OF_ANOTHER_TERMINAL),
+    };
+    if let Some(TerminalSettings { name, .. }) = terminal {
+        if name.is_some() {
+            block = block.split_inclusive('\0').filter(|pair| !pair.starts_with("TERM=")).collect();
+        }
+        if value(&block, "TERM").is_none() {
+            block.extend(["TERM=", name.as_deref().unwrap_or(USUAL_NAME), "\0"]);
+        }
+    }
     let cookie = cookie::append(std::env::var(cookie::VARIABLE).ok().as_deref(), run_id);
     block.extend([cookie::VARIABLE, "=", &cookie, "\0"]);
     block
@@ -17,17 +36,17 @@ pub fn value<'a>(block: &'a str, key: &str) -> Option<&'a str> {
     block.split('\0').find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='))
 }
 
-fn own() -> String {
+fn own(without: &[&str]) -> String {
     let mut block = String::with_capacity(8 << 10);
     for variable in std::iter::successors(Some(0), |index| Some(index + 1)).map_while(variable) {
-        if !variable.to_bytes().starts_with(COOKIE) {
+        let bytes = variable.to_bytes();
+        let name = bytes.split(|&byte| byte == b'=').next().unwrap_or_default();
+        if name != cookie::VARIABLE.as_bytes() && !without.iter().any(|other| other.as_bytes() == name) {
             block.extend([&*variable.to_string_lossy(), "\0"]);
         }
     }
     block
 }
-
-const COOKIE: &[u8] = b"SPAWN_OWNED_RUN=";
 
 // SAFETY: the C library defines it, as an array that ends with a null pointer.
 unsafe extern "C" {
@@ -50,16 +69,36 @@ mod tests {
 
     #[test]
     fn the_cookie_is_added_to_what_was_given() {
-        assert_eq!(block(Some("A=1\0"), "r1"), "A=1\0SPAWN_OWNED_RUN=r1\0");
-        assert_eq!(block(Some(""), "r1"), "SPAWN_OWNED_RUN=r1\0");
-        assert!(block(None, "r1").ends_with("\0SPAWN_OWNED_RUN=r1\0"));
+        assert_eq!(block(Some("A=1\0"), "r1", None), "A=1\0SPAWN_OWNED_RUN=r1\0");
+        assert_eq!(block(Some(""), "r1", None), "SPAWN_OWNED_RUN=r1\0");
+        assert!(block(None, "r1", None).ends_with("\0SPAWN_OWNED_RUN=r1\0"));
     }
 
     #[test]
     fn without_one_given_it_is_the_process_s_own() {
         let mut expected: Vec<_> = std::env::vars().map(|(key, value)| format!("{key}={value}")).collect();
         expected.push("SPAWN_OWNED_RUN=r1".into());
-        assert_eq!(block(None, "r1").split_terminator('\0').collect::<Vec<_>>(), expected);
+        assert_eq!(block(None, "r1", None).split_terminator('\0').collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn term_is_of_the_terminal_that_it_has() {
+        let size = crate::pty::Size { cols: 80, rows: 24 };
+        let unnamed = TerminalSettings { size, name: None };
+        let vt100 = TerminalSettings { size, name: Some("vt100".into()) };
+        for (given, terminal, expected) in [
+            ("A=1\0", None, "A=1\0"),
+            ("TERM=dumb\0", None, "TERM=dumb\0"),
+            ("A=1\0", Some(&unnamed), "A=1\0TERM=xterm-256color\0"),
+            ("TERM=dumb\0A=1\0", Some(&unnamed), "TERM=dumb\0A=1\0"),
+            ("A=1\0TERM=dumb\0LINES=3\0", Some(&vt100), "A=1\0LINES=3\0TERM=vt100\0"),
+            ("XTERM=1\0TERMX=2\0", Some(&vt100), "XTERM=1\0TERMX=2\0TERM=vt100\0"),
+        ] {
+            assert_eq!(block(Some(given), "r1", terminal), format!("{expected}SPAWN_OWNED_RUN=r1\0"));
+        }
+        let own = block(None, "r1", Some(&unnamed));
+        assert_eq!(value(&own, "TERM"), Some("xterm-256color"), "not what the bot's own terminal is");
+        assert_eq!((value(&own, "COLUMNS"), value(&own, "LINES")), (None, None));
     }
 
     #[test]

@@ -31,6 +31,7 @@ use std::collections::BTreeMap;
 use crate::contain::cgroup::{Limits, Trouble};
 use crate::contain::{ProcessInfo, Usage};
 use crate::observe::counters::Counters;
+use crate::pty;
 use crate::registry::{Instance, RegistryError};
 use crate::run::lifecycle::Timeout;
 use crate::run::reason::{Ending, Reason};
@@ -63,6 +64,8 @@ pub struct Launch {
     pub uid: Option<u32>,
     pub gid: Option<u32>,
     pub stdio: Vec<Stdio>,
+    /// If it is to have a terminal. Then the first two of `stdio` are what is typed and what it says.
+    pub terminal: Option<TerminalSettings>,
     pub on_owner_exit: Policy,
     pub on_leader_exit: Policy,
     pub grace_ms: u64,
@@ -73,6 +76,14 @@ pub struct Launch {
     pub silence_ms: Option<u64>,
     /// Our ends of its outputs, of those that were made before.
     pub outputs: Vec<RawFd>,
+}
+
+/// The terminal that a command is to have.
+#[derive(Debug)]
+pub struct TerminalSettings {
+    pub size: pty::Size,
+    /// What `TERM` is to be, whatever the environment says.
+    pub name: Option<String>,
 }
 
 /// Where one of the command's descriptors comes from.
@@ -151,6 +162,8 @@ pub enum LaunchError {
     KeeperLost { why: String },
     /// More descriptors than one message can carry.
     TooManyDescriptors,
+    /// It was to have a terminal.
+    NoTerminal(Errno),
     /// The run could not be recorded.
     Unrecorded(RegistryError),
     /// It was to outlive its bot, but its keeper has no address at which it could be found again.
@@ -178,6 +191,7 @@ impl LaunchError {
             Self::KeeperBroken { .. } => "ERR_OWNED_KEEPER_BROKEN",
             Self::KeeperLost { .. } => "ERR_OWNED_KEEPER_LOST",
             Self::TooManyDescriptors => "ERR_OWNED_TOO_MANY_STDIO",
+            Self::NoTerminal(_) => "ERR_OWNED_NO_TERMINAL",
             Self::Unrecorded(error) => error.code(),
             Self::Unreachable => "ERR_OWNED_UNREACHABLE",
             Self::Cgroup(_) => "ERR_OWNED_CGROUP",
@@ -223,6 +237,16 @@ impl std::fmt::Display for LaunchError {
                 f,
                 "options.stdio passes more than {} descriptors, the most a run can be given. Nothing was started.",
                 crate::keeper::protocol::MAX_FDS - 1
+            ),
+            Self::NoTerminal(Errno::ENOSPC) => write!(
+                f,
+                "options.pty asks for a terminal, but this system has none left. Nothing was started. End some that use one, or \
+                 raise kernel.pty.max."
+            ),
+            Self::NoTerminal(errno) => write!(
+                f,
+                "options.pty asks for a terminal, but none can be opened here: {errno}. Nothing was started. Is /dev/ptmx there, \
+                 and devpts mounted?"
             ),
             Self::Unrecorded(error) => write!(f, "{error}"),
             Self::Unreachable => write!(

@@ -8,9 +8,10 @@ use nix::sys::socket::{Shutdown, shutdown};
 use nix::sys::stat::Mode;
 use nix::unistd::{AccessFlags, faccessat};
 
-use super::{Launch, LaunchError, Stdio, Streams};
+use super::{Launch, LaunchError, Stdio, Streams, TerminalSettings};
 use crate::keeper::channel;
 use crate::keeper::protocol::{MAX_FDS, Slot};
+use crate::pty::{Pair, Relay};
 
 /// The command's descriptors, both ends.
 pub struct Plumbing {
@@ -21,10 +22,57 @@ pub struct Plumbing {
     pub streams: Streams,
     /// The command's ends of the streams.
     _theirs: Vec<OwnedFd>,
+    /// Between its terminal and the streams, if it has one.
+    pub relay: Option<Relay>,
 }
 
 impl Plumbing {
-    pub fn lay(Launch { stdio, cwd, .. }: &Launch) -> Result<Self, LaunchError> {
+    pub fn lay(launch: &Launch) -> Result<Self, LaunchError> {
+        let mut plumbing = match &launch.terminal {
+            Some(terminal) => Self::with_terminal(terminal, &launch.stdio)?,
+            None => Self::with_pipes(&launch.stdio)?,
+        };
+        if plumbing.sent.len() >= MAX_FDS {
+            return Err(LaunchError::TooManyDescriptors);
+        }
+        // Last, because Node's callers get streams also for a directory that is not there.
+        match open_directory(launch.cwd.as_deref()) {
+            Ok(directory) => plumbing.directory = directory,
+            Err(errno) => return Err(LaunchError::Refused { errno, streams: plumbing.streams }),
+        }
+        plumbing.sent.splice(0..0, plumbing.directory.as_ref().map(AsRawFd::as_raw_fd));
+        Ok(plumbing)
+    }
+
+    /// The terminal is the command's 0, 1 and 2; our streams lead to its relay.
+    fn with_terminal(terminal: &TerminalSettings, stdio: &[Stdio]) -> Result<Self, LaunchError> {
+        let (mut streams, mut ends) = (Streams::new(), Vec::new());
+        for source in stdio.iter().take(2) {
+            let (stream, end) = if let Stdio::Fd(fd) = source {
+                // Made when the run was postponed, and closed by whoever has made it.
+                (None, duplicate(*fd).map_err(LaunchError::refused)?)
+            } else {
+                let (ours, theirs) = channel::pair().map_err(LaunchError::refused)?;
+                (Some(ours), theirs)
+            };
+            streams.push(stream);
+            ends.push(end);
+        }
+        // There is no third one: to a terminal, output and errors are the same.
+        streams.push(None);
+        let (Some(output), Some(input)) = (ends.pop(), ends.pop()) else {
+            return Err(LaunchError::refused(Errno::EINVAL));
+        };
+        let pair = Pair::open(terminal.size).map_err(|errno| match errno {
+            Errno::EMFILE | Errno::ENFILE => LaunchError::refused(errno),
+            errno => LaunchError::NoTerminal(errno),
+        })?;
+        let sent = vec![pair.slave().as_raw_fd(); 3];
+        let relay = Some(Relay { pair, input, output });
+        Ok(Self { directory: None, slots: vec![Slot::Sent; 3], sent, streams, _theirs: Vec::new(), relay })
+    }
+
+    fn with_pipes(stdio: &[Stdio]) -> Result<Self, LaunchError> {
         let mut sent = Vec::with_capacity(stdio.len() + 1);
         let mut theirs = Vec::with_capacity(stdio.len());
         let mut streams = Vec::with_capacity(stdio.len());
@@ -47,16 +95,7 @@ impl Plumbing {
             slots.push(slot);
             streams.push(stream);
         }
-        if sent.len() >= MAX_FDS {
-            return Err(LaunchError::TooManyDescriptors);
-        }
-        // Last, because Node's callers get streams also for a directory that is not there.
-        let directory = match open_directory(cwd.as_deref()) {
-            Ok(directory) => directory,
-            Err(errno) => return Err(LaunchError::Refused { errno, streams }),
-        };
-        sent.splice(0..0, directory.as_ref().map(AsRawFd::as_raw_fd));
-        Ok(Self { directory, slots, sent, streams, _theirs: theirs })
+        Ok(Self { directory: None, slots, sent, streams, _theirs: theirs, relay: None })
     }
 }
 

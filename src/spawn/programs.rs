@@ -113,6 +113,7 @@ mod tests {
             cwd: None,
             uid: None,
             gid: None,
+            terminal: None,
             stdio: Vec::new(),
             on_owner_exit: Policy::Kill,
             on_leader_exit: Policy::Kill,

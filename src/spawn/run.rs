@@ -14,6 +14,7 @@ use super::runtime::Runtime;
 use super::silence::Listening;
 use crate::identity::ProcessRef;
 use crate::keeper::protocol::{self, Request};
+use crate::pty::{Size, Terminal};
 use crate::registry::Entry;
 use crate::run::lifecycle::REPORT_LIMIT_MS;
 
@@ -34,6 +35,7 @@ struct Inner {
     grace_ms: u64,
     /// Whether it may be silent for so long only.
     listening: Option<Listening>,
+    terminal: Option<Terminal>,
 }
 
 #[derive(Debug)]
@@ -51,9 +53,20 @@ impl Run {
         entry: Entry,
         grace_ms: u64,
         listening: Option<Listening>,
+        terminal: Option<Terminal>,
     ) -> Self {
         let (abandoned, watchdog) = (AtomicBool::new(false), Mutex::new(None));
-        Self(Arc::new(Inner { control, keeper, abandoned, watchdog, runtime, entry, grace_ms, listening }))
+        Self(Arc::new(Inner {
+            control,
+            keeper,
+            abandoned,
+            watchdog,
+            runtime,
+            entry,
+            grace_ms,
+            listening,
+            terminal,
+        }))
     }
 
     pub(super) fn keeper(&self) -> &ProcessRef {
@@ -66,6 +79,20 @@ impl Run {
 
     pub(super) fn listening(&self) -> Option<&Listening> {
         self.0.listening.as_ref()
+    }
+
+    pub(super) fn terminal(&self) -> Option<&Terminal> {
+        self.0.terminal.as_ref()
+    }
+
+    /// `ENOTTY` if it has no terminal, `EIO` if that is gone.
+    pub fn resize(&self, size: Size) -> Result<(), Errno> {
+        self.terminal().ok_or(Errno::ENOTTY)?.resize(size)
+    }
+
+    /// The name of who is in the foreground of its terminal.
+    pub fn foreground(&self) -> Option<String> {
+        self.terminal()?.foreground()
     }
 
     /// The bot has read some of its output.
@@ -166,6 +193,9 @@ impl Run {
     /// Lets go of the run as if the bot had died: its keeper does what `onOwnerExit` says, and nobody here cares.
     pub fn abandon(&self) {
         self.0.abandoned.store(true, Ordering::Release);
+        if let Some(terminal) = self.terminal() {
+            terminal.hang_up();
+        }
         self.hang_up();
     }
 

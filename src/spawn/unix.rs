@@ -22,6 +22,7 @@ use crate::identity::ProcessRef;
 use crate::keeper::channel;
 use crate::keeper::protocol::{self, Command, Inbox, Own, Refusal, Request};
 use crate::observe::counters::Counters;
+use crate::pty::Relay;
 use crate::registry::{self, Containment, Entry, Record, State};
 use crate::run::Policy;
 
@@ -69,6 +70,8 @@ struct Begun {
     /// It was executed before.
     proven: bool,
     listening: Option<Listening>,
+    /// Between its terminal and the streams, if it has one.
+    relay: Option<Relay>,
     launch: Launch,
     runtime: &'static Runtime,
 }
@@ -88,7 +91,7 @@ impl Launcher {
         // Whatever can fail for lack of a thread fails before anything is started.
         let runtime = runtime::get().map_err(|_| LaunchError::refused(Errno::EAGAIN))?;
         let plumbing = Plumbing::lay(&launch)?;
-        let env = environment::block(launch.env.as_deref(), &launch.run_id);
+        let env = environment::block(launch.env.as_deref(), &launch.run_id, launch.terminal.as_ref());
         let program = Program::find(plumbing.directory.as_ref(), &launch, &env);
         let mut shared = self.shared();
         let proven = program.as_ref().is_some_and(|program| shared.programs.contains(program));
@@ -101,6 +104,7 @@ impl Launcher {
             gid: launch.gid,
             umask,
             directory: plumbing.directory.is_some(),
+            terminal: plumbing.relay.is_some(),
             stdio: plumbing.slots,
         })?;
         let mut attempt = 1;
@@ -129,11 +133,12 @@ impl Launcher {
         let laid = plumbing.streams.iter().skip(1).take(2).flatten().map(AsRawFd::as_raw_fd);
         let outputs = laid.chain(launch.outputs.iter().copied());
         let listening = launch.silence_ms.map(|limit_ms| Listening::new(limit_ms, outputs));
+        let relay = plumbing.relay;
         // With `plumbing` go our copies of the command's ends: its own are the only ones from here on.
         Ok(Pending {
             streams: plumbing.streams,
             pid: keeper.root.pid,
-            begun: Some(Begun { keeper, entry, program, proven, listening, launch, runtime }),
+            begun: Some(Begun { keeper, entry, program, proven, listening, relay, launch, runtime }),
         })
     }
 
@@ -214,9 +219,10 @@ impl Launcher {
 impl Begun {
     /// Tells the keeper what it needs to know, and listens to it from here on.
     fn listen(self, on_event: OnEvent) -> Run {
-        let Self { keeper, entry, listening, launch, runtime, .. } = self;
+        let Self { keeper, entry, listening, relay, launch, runtime, .. } = self;
         let Keeper { control, inbox, launch: exec, root, process, origin, cgroup, .. } = keeper;
-        let run = Run::new(control, process, runtime, entry.clone(), launch.grace_ms, listening);
+        let terminal = relay.map(|relay| relay.start(&runtime.loop_handle));
+        let run = Run::new(control, process, runtime, entry.clone(), launch.grace_ms, listening, terminal);
         // A keeper that cannot be told is dead, which its listener notices.
         let _ = run.ask(&Request::Own(Own {
             run_id: &launch.run_id,

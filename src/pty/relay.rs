@@ -1,0 +1,397 @@
+//! Carrying bytes between a terminal and the two streams that stand for it.
+//!
+//! ```text
+//!   stdin  ═══ input  ──► master ══ slave   0, 1, 2 of the command
+//!   stdout ═══ output ◄──
+//! ```
+//!
+//! Both directions push back: what the one side does not take is not read from the other. Between them at most one buffer
+//! is held, and only while the reader does not keep up.
+//!
+//! The terminal is over when it is told so ([`Terminal::over`]) *and* everything that was written to it has been passed on; or
+//! when nobody can read what it says any more: then it is hung up, as when a window is closed.
+
+use std::cell::RefCell;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::task::{Context, Poll};
+
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, recv, send};
+use nix::unistd::{read, write};
+use tokio::io::unix::AsyncFd;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
+
+use super::{Pair, Size};
+
+/// A read from a terminal gives 4 kB at most. So many bytes are collected before they are passed on, if they are there.
+const BATCH: usize = 64 << 10;
+
+/// After so many batches in a row others have their turn.
+const BATCHES: usize = 8;
+
+thread_local! {
+    /// One for all terminals: they take turns on one thread, and what is left over is kept elsewhere.
+    static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; BATCH]);
+}
+
+/// A terminal and the streams that it is to be connected with. Nothing moves yet.
+#[derive(Debug)]
+pub struct Relay {
+    pub pair: Pair,
+    /// Sockets, ours alone.
+    pub input: OwnedFd,
+    pub output: OwnedFd,
+}
+
+/// A terminal in use. Dropping it is as good as [`Terminal::over`].
+#[derive(Debug)]
+pub struct Terminal {
+    /// The task alone holds it: when that ends, everything is closed.
+    link: Weak<Link>,
+    over: Mutex<Option<oneshot::Sender<()>>>,
+    task: AbortHandle,
+}
+
+impl Relay {
+    /// Carries bytes from here on.
+    pub fn start(self, handle: &Handle) -> Terminal {
+        let link = Arc::new(Link { relay: self, held: Mutex::default() });
+        let weak = Arc::downgrade(&link);
+        let (over, told) = oneshot::channel();
+        let task = handle.spawn(async move {
+            // What cannot even be watched is closed, which hangs up.
+            let _ = link.carry(told).await;
+        });
+        Terminal { link: weak, over: Mutex::new(Some(over)), task: task.abort_handle() }
+    }
+}
+
+impl Terminal {
+    /// `EIO` if it is gone.
+    pub fn resize(&self, size: Size) -> Result<(), Errno> {
+        self.link.upgrade().ok_or(Errno::EIO)?.relay.pair.resize(size)
+    }
+
+    /// Who is in its foreground.
+    pub fn foreground(&self) -> Option<String> {
+        self.link.upgrade()?.relay.pair.foreground()
+    }
+
+    /// Passes on what has been written until now, as far as there is room. Whoever is told something afterwards that the
+    /// command has done later finds its output first.
+    pub fn catch_up(&self) {
+        if let Some(link) = self.link.upgrade() {
+            link.pump();
+        }
+    }
+
+    /// Nobody of ours writes to it any more. Whoever else may have it open is not waited for.
+    pub fn over(&self) {
+        if let Some(over) = self.over.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            let _ = over.send(());
+        }
+    }
+
+    /// Closes it at once, with whatever it has to say.
+    pub fn hang_up(&self) {
+        self.task.abort();
+    }
+}
+
+#[derive(Debug)]
+struct Link {
+    relay: Relay,
+    /// Read from the terminal, and not yet passed on.
+    held: Mutex<Vec<u8>>,
+}
+
+/// How far [`Link::pump`] has come.
+#[derive(Debug, PartialEq, Eq)]
+enum Pumped {
+    /// The terminal has nothing more to say for now.
+    Dry,
+    /// There is no room for more for now.
+    Full,
+    /// There is more, and room for it.
+    Busy,
+    /// There will never be more, or nobody to read it.
+    Ended,
+}
+
+impl Link {
+    async fn carry(&self, over: oneshot::Receiver<()>) -> std::io::Result<()> {
+        // SAFETY: the descriptors are borrowed from ourselves, and we outlive the registrations.
+        let (master, input, output) = unsafe {
+            (
+                AsyncFd::register(self.relay.pair.as_fd())?,
+                AsyncFd::register(self.relay.input.as_fd())?,
+                AsyncFd::register(self.relay.output.as_fd())?,
+            )
+        };
+        let mut outward = Outward { link: self, from: &master, to: &output, over, is_over: false };
+        let mut inward =
+            Inward { link: self, from: &input, to: &master, typed: Vec::new(), last: None, ended: false };
+        let mut all_typed = false;
+        let mut carry = pin!(std::future::poll_fn(|context| {
+            if !all_typed {
+                all_typed = inward.poll(context).is_ready();
+            }
+            outward.poll(context)
+        }));
+        carry.as_mut().await;
+        Ok(())
+    }
+
+    /// From the terminal to the output, as much as there is and as fits, within reason.
+    fn pump(&self) -> Pumped {
+        BUFFER.with_borrow_mut(|buffer| {
+            let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+            for _ in 0..BATCHES {
+                match self.pass_on(&held) {
+                    Ok(passed) => drop(held.drain(..passed)),
+                    Err(_) => return Pumped::Ended,
+                }
+                if !held.is_empty() {
+                    return Pumped::Full;
+                }
+                let (count, why) = self.collect(buffer);
+                match self.pass_on(&buffer[..count]) {
+                    Ok(passed) => held.extend_from_slice(&buffer[passed..count]),
+                    Err(_) => return Pumped::Ended,
+                }
+                match why {
+                    _ if !held.is_empty() => return Pumped::Full,
+                    Some(Errno::EAGAIN) => return Pumped::Dry,
+                    Some(_) => return Pumped::Ended,
+                    None => {}
+                }
+            }
+            Pumped::Busy
+        })
+    }
+
+    /// What the terminal says, until the buffer is full or for what reason there is no more. With EAGAIN that is true of
+    /// everything that was written before: the kernel looks for bytes on their way before it says so.
+    fn collect(&self, buffer: &mut [u8]) -> (usize, Option<Errno>) {
+        let mut count = 0;
+        while count < buffer.len() {
+            match read(&self.relay.pair, &mut buffer[count..]) {
+                // Hung up; Linux says EIO.
+                Ok(0) => return (count, Some(Errno::EIO)),
+                Ok(more) => count += more,
+                Err(Errno::EINTR) => {}
+                Err(errno) => return (count, Some(errno)),
+            }
+        }
+        (count, None)
+    }
+
+    /// How much of it there was room for. An error means that nobody reads it any more.
+    fn pass_on(&self, bytes: &[u8]) -> Result<usize, Errno> {
+        let mut passed = 0;
+        while passed < bytes.len() {
+            let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
+            match send(self.relay.output.as_raw_fd(), &bytes[passed..], flags) {
+                Ok(count) => passed += count,
+                Err(Errno::EINTR) => {}
+                Err(Errno::EAGAIN) => break,
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(passed)
+    }
+}
+
+/// From the terminal to the bot.
+struct Outward<'a, Fd: AsRawFd> {
+    link: &'a Link,
+    from: &'a AsyncFd<Fd>,
+    to: &'a AsyncFd<Fd>,
+    over: oneshot::Receiver<()>,
+    is_over: bool,
+}
+
+impl<Fd: AsRawFd> Outward<'_, Fd> {
+    /// Ready when there is nothing left to be done.
+    ///
+    /// Readiness is asked for *before* bytes are moved, and taken back only if there turned out to be none: what comes in
+    /// between is told again.
+    fn poll(&mut self, context: &mut Context) -> Poll<()> {
+        loop {
+            self.is_over = self.is_over || Pin::new(&mut self.over).poll(context).is_ready();
+            let readable = self.from.poll_read_ready(context);
+            let writable = self.to.poll_write_ready(context);
+            let blocked = match self.link.pump() {
+                Pumped::Ended => return Poll::Ready(()),
+                Pumped::Dry if self.is_over => return Poll::Ready(()),
+                Pumped::Dry => readable.map_ok(|mut ready| ready.clear_ready()),
+                Pumped::Full => writable.map_ok(|mut ready| ready.clear_ready()),
+                Pumped::Busy => {
+                    context.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+            };
+            match blocked {
+                // Asked again, so that we are woken.
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(_)) => return Poll::Ready(()),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+}
+
+/// From the bot to the terminal.
+struct Inward<'a, Fd: AsRawFd> {
+    link: &'a Link,
+    from: &'a AsyncFd<Fd>,
+    to: &'a AsyncFd<Fd>,
+    /// Still to be typed.
+    typed: Vec<u8>,
+    last: Option<u8>,
+    ended: bool,
+}
+
+impl<Fd: AsRawFd> Inward<'_, Fd> {
+    /// Ready when everything has been typed, the end included, or nobody can read it.
+    fn poll(&mut self, context: &mut Context) -> Poll<()> {
+        for _ in 0..BATCHES * 16 {
+            let ready = if self.typed.is_empty() {
+                if self.ended {
+                    return Poll::Ready(());
+                }
+                let readable = self.from.poll_read_ready(context);
+                match self.fetch() {
+                    Err(Errno::EAGAIN) => readable.map_ok(|mut ready| ready.clear_ready()),
+                    Ok(()) => continue,
+                    Err(_) => return Poll::Ready(()),
+                }
+            } else {
+                let writable = self.to.poll_write_ready(context);
+                match write(&self.link.relay.pair, &self.typed) {
+                    Ok(0) | Err(Errno::EAGAIN) => writable.map_ok(|mut ready| ready.clear_ready()),
+                    Ok(count) => {
+                        self.typed.drain(..count);
+                        continue;
+                    }
+                    Err(Errno::EINTR) => continue,
+                    Err(_) => return Poll::Ready(()),
+                }
+            };
+            match ready {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(_)) => return Poll::Ready(()),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        // There is more, and somebody who reads it as fast. Others have their turn.
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+
+    fn fetch(&mut self) -> Result<(), Errno> {
+        let relay = &self.link.relay;
+        BUFFER.with_borrow_mut(|buffer| {
+            let count = recv(relay.input.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT)?;
+            if count == 0 {
+                self.ended = true;
+                self.typed = relay.pair.end_of_input(self.last);
+            } else {
+                self.typed.extend_from_slice(&buffer[..count]);
+                self.last = self.typed.last().copied();
+            }
+            Ok(())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    use nix::sys::termios::{LocalFlags, OutputFlags, SetArg, tcgetattr, tcsetattr};
+
+    use super::*;
+
+    /// A terminal that says and takes bytes as they are, both its streams, and the command's side.
+    fn raw() -> (Terminal, UnixStream, UnixStream, File) {
+        let pair = Pair::open(Size { cols: 80, rows: 24 }).unwrap();
+        let mut modes = tcgetattr(pair.slave()).unwrap();
+        modes.output_flags.remove(OutputFlags::OPOST);
+        modes.local_flags.remove(LocalFlags::ECHO);
+        tcsetattr(pair.slave(), SetArg::TCSANOW, &modes).unwrap();
+        let command = pair.slave().try_clone_to_owned().unwrap().into();
+        let (stdin, input) = UnixStream::pair().unwrap();
+        let (stdout, output) = UnixStream::pair().unwrap();
+        let relay = Relay { pair, input: input.into(), output: output.into() };
+        let runtime = crate::spawn::runtime::get().unwrap();
+        (relay.start(&runtime.loop_handle), stdin, stdout, command)
+    }
+
+    #[test]
+    fn everything_said_before_the_end_arrives_although_somebody_else_holds_the_terminal() {
+        let (terminal, _stdin, mut stdout, mut command) = raw();
+        let said: Vec<u8> = (0..1_000_000u32).map(|n| n.to_le_bytes()[0]).collect();
+        let expected = said.clone();
+        let writer = std::thread::spawn(move || {
+            command.write_all(&said).unwrap();
+            terminal.over();
+            command
+        });
+        let mut heard = Vec::new();
+        stdout.read_to_end(&mut heard).unwrap();
+        assert!(heard == expected, "{} of {} bytes", heard.len(), expected.len());
+        let mut stranger = writer.join().unwrap();
+        assert!(stranger.write_all(b"x").is_err(), "hung up, once it was over");
+    }
+
+    #[test]
+    fn what_is_typed_waits_until_it_is_read() {
+        let (_terminal, mut stdin, _stdout, command) = raw();
+        let typed = "a line that is neither long nor short\n".repeat(50_000);
+        let expected = typed.clone();
+        let writer = std::thread::spawn(move || stdin.write_all(typed.as_bytes()));
+        let heard = std::io::read_to_string(&command).unwrap();
+        assert!(heard == expected, "{} of {} bytes", heard.len(), expected.len());
+        writer.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn whoever_is_not_read_is_held_up_and_loses_nothing() {
+        let (terminal, _stdin, mut stdout, mut command) = raw();
+        let flags = nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::O_NONBLOCK);
+        nix::fcntl::fcntl(&command, flags).unwrap();
+        let mut said = 0;
+        // As soon as nobody makes room for a while, all buffers are full.
+        let mut since = std::time::Instant::now();
+        while since.elapsed() < std::time::Duration::from_millis(200) {
+            if let Ok(count) = command.write(&[b'x'; 1000]) {
+                said += count;
+                since = std::time::Instant::now();
+            }
+            assert!(said < 64 << 20, "nobody has held it up");
+        }
+        terminal.over();
+        let mut heard = Vec::new();
+        stdout.read_to_end(&mut heard).unwrap();
+        assert_eq!(heard.len(), said);
+    }
+
+    #[test]
+    fn a_terminal_that_nobody_can_read_any_more_is_hung_up() {
+        let (terminal, _stdin, stdout, mut command) = raw();
+        drop(stdout);
+        // It is noticed with the next output.
+        while command.write_all(b"x").is_ok() {
+            std::thread::yield_now();
+        }
+        assert_eq!(terminal.resize(Size { cols: 1, rows: 1 }), Err(Errno::EIO));
+        assert_eq!(terminal.foreground(), None);
+    }
+}
