@@ -38,6 +38,15 @@ import type { EventEmitter } from 'node:events'
 export function spawnOwned(
   command: string,
   args: readonly string[] | null | undefined,
+  options: SpawnOwnedOptions & { pty: true | PtyOptions },
+): OwnedTerminal
+export function spawnOwned(
+  command: string,
+  options: SpawnOwnedOptions & { pty: true | PtyOptions },
+): OwnedTerminal
+export function spawnOwned(
+  command: string,
+  args: readonly string[] | null | undefined,
   options: SpawnOwnedOptions & { stdio?: 'pipe' | 'overlapped' | undefined },
 ): OwnedProcessWithStreams
 export function spawnOwned(
@@ -115,6 +124,32 @@ export interface SpawnOwnedOptions extends SpawnOptions {
    * `spawnOwned` throws `ERR_OWNED_CGROUP`, and nothing was started.
    */
   limits?: RunLimits | undefined
+  /**
+   * Gives the command a terminal instead of pipes: it is 0, 1 and 2 of the command and controls its session. Everything else about
+   * the run is as with pipes. Default false.
+   *
+   * - `stdout` is what the terminal says, `stdin` is what is typed, `stderr` is null.
+   * - Both push back: what is not read is not lost and holds the command up; what is written waits until it is read.
+   * - `stdin.end()` types Ctrl-D. `stdin.write('\x03')` types Ctrl-C.
+   * - `stdout` ends when the tree is extinct and all output was read. Whoever destroys it hangs the terminal up.
+   * - A shell that ignores SIGTERM at its terminal is sent SIGHUP when the tree is ended, as soon as nobody but it is left.
+   *
+   * `TERM` is `pty.name` if that is given, else what `env` says if that is given, else `xterm-256color`; the bot's own `TERM`,
+   * `TERMCAP`, `LINES` and `COLUMNS` are not passed on.
+   *
+   * Together with `stdio`, with `detached` or with `onOwnerExit: 'keep'` it is an error: nothing is started.
+   */
+  pty?: boolean | PtyOptions | undefined
+}
+
+/** A command's terminal. */
+export interface PtyOptions {
+  /** Its width in characters, 1 to 65535. Default 80. */
+  cols?: number | undefined
+  /** Its height in lines, 1 to 65535. Default 24. */
+  rows?: number | undefined
+  /** What kind of terminal it is, as terminfo names it: `TERM`, whatever `env` says. */
+  name?: string | undefined
 }
 
 /** See {@link SpawnOwnedOptions.limits}. */
@@ -152,6 +187,12 @@ export interface OwnedProcess extends ChildProcess {
    * @throws `ERR_OWNED_NO_DEADLINE` if it has none.
    */
   extendDeadline(ms: number): boolean
+  /**
+   * Changes the size of the run's terminal. Whoever is in its foreground hears of it (SIGWINCH). Both 1 to 65535.
+   *
+   * @throws `ERR_OWNED_NO_TERMINAL` if it has none, `ERR_OWNED_TERMINAL_GONE` if the root has exited or `stdout` was destroyed.
+   */
+  resize(cols: number, rows: number): void
   /** What the whole tree uses now. All zero if there is none. */
   usage(): Promise<RunUsage>
   /** `await using`: cancels the run and waits until its tree is gone. */
@@ -177,6 +218,13 @@ export type OwnedProcessByStdio<
   O extends import('node:stream').Readable | null,
   E extends import('node:stream').Readable | null,
 > = OwnedProcess & ChildProcessByStdio<I, O, E>
+
+/** What `spawnOwned` returns for a command with a terminal. */
+export type OwnedTerminal = OwnedProcessByStdio<
+  import('node:stream').Writable,
+  import('node:stream').Readable,
+  null
+>
 
 /**
  * `starting` until the command runs, `running` until its end begins, `exiting` while the tree is being ended, `exited` when

@@ -90,7 +90,8 @@ function buildTypeScript() {
     '--log-level=warning',
   ]
   run(process.execPath, [bin('esbuild'), 'ts/index.ts', ...common])
-  run(process.execPath, [bin('esbuild'), 'ts/child_process.ts', '--external:./index.js', ...common])
+  for (const entry of ['child_process', 'node-pty'])
+    run(process.execPath, [bin('esbuild'), `ts/${entry}.ts`, '--external:./index.js', ...common])
   writeEsmEntries(createRequire(import.meta.url), join(root, 'dist'))
 }
 

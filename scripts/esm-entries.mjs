@@ -3,7 +3,7 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 
-const entries = ['index', 'child_process']
+const entries = ['index', 'child_process', 'node-pty']
 
 export function writeEsmEntries(require, dist) {
   for (const entry of entries) {

@@ -94,6 +94,9 @@ export interface NativeRun {
   usage(): number
   /** Some of its output was read. */
   heard(): void
+  /** Returns an errno, 0 for success. */
+  resize(cols: number, rows: number): number
+  foreground(): string | undefined
   /** The output at this descriptor is read from here on. */
   reading(fd: number): void
   /** Somebody else reads it from here on. */
@@ -192,6 +195,8 @@ function listen(run: number, listener: Listener): NativeRun {
     cancel: (signal, graceMs, reason) => host.cancel(run, signal, graceMs, reason),
     extend: (ms) => host.extend(run, ms),
     usage: () => host.usage(run),
+    resize: (cols, rows) => host.resize(run, cols, rows),
+    foreground: () => host.foreground(run) ?? undefined,
     heard: () => host.heard(run),
     reading: (fd) => host.reading(run, fd),
     lose: (fd) => host.lose(run, fd),

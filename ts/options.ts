@@ -12,11 +12,11 @@ import {
   optionalText,
   preview,
   readLabels,
-  refuse,
 } from './checks.js'
 import { invalidType, invalidValue, outOfRange } from './errors.js'
 import { freshId } from './ids.js'
 import { type Containment, readContainment } from './limits.js'
+import { readTerminal, type TerminalSettings } from './pty.js'
 import { killSignalNumber } from './signals.js'
 
 /** Everything about a run that does not concern its descriptors. */
@@ -50,6 +50,8 @@ export interface RunSettings extends Containment {
   abort: AbortSignal | undefined
   serialization: 'json' | 'advanced'
   stdio: unknown
+  /** The terminal it is to have instead of what `stdio` says. */
+  terminal: TerminalSettings | undefined
 }
 
 /** The second argument may be left out. `graceMs` is what a run has that gives none. */
@@ -91,6 +93,7 @@ export function readArguments(
     ...deadline(options, killSignal),
     killSignal,
     stdio: options.stdio,
+    terminal: readTerminal(options),
   }
 }
 
@@ -185,7 +188,6 @@ function nodeSwitches(options: SpawnOwnedOptions) {
 }
 
 function ownership(options: SpawnOwnedOptions, file: string, argv: readonly unknown[], graceMs: number) {
-  refuse(options, 'pty')
   const runId = optionalText(options, 'runId')
   const scopeKey = optionalText(options, 'scopeKey')
   return {

@@ -16,6 +16,7 @@ import { type NativeEvent, type NativeRun, toldEvery } from './native.js'
 import type { RunSettings } from './options.js'
 import { OutputMeter } from './output-meter.js'
 import type { Owner } from './owner.js'
+import { checkSize } from './pty.js'
 import { signalName, signalNumber } from './signals.js'
 import { Pipes } from './stdio.js'
 
@@ -174,6 +175,32 @@ export class OwnedProcess extends EventEmitter {
     return this.#state === 'running' && this.#native?.extend(more) === 0
   }
 
+  resize(cols: number, rows: number): void {
+    checkSize(cols, 'cols')
+    checkSize(rows, 'rows')
+    const { terminal } = this.#settings
+    if (!terminal) {
+      throw codedError(
+        Error,
+        'ERR_OWNED_NO_TERMINAL',
+        `Run "${this.runId}" has no terminal that could be resized. Start it with options.pty.`,
+      )
+    }
+    if (this.#postponed) Object.assign(terminal, { cols, rows })
+    else if (this.#exited || this.#native?.resize(cols, rows) !== 0) {
+      throw codedError(
+        Error,
+        'ERR_OWNED_TERMINAL_GONE',
+        `The terminal of run "${this.runId}" cannot be resized: it is gone. Resize before 'exit', or look at exitCode and signalCode first.`,
+      )
+    }
+  }
+
+  /** The name of who is in the foreground of its terminal, if it has one. For `spawn-owned/node-pty`. */
+  get foreground(): string | undefined {
+    return this.#native?.foreground()
+  }
+
   usage(): Promise<RunUsage> {
     // A keeper that cannot be told is gone, and the tree with it.
     if (this.#usage === undefined && (this.#state === 'exited' || this.#native?.usage() !== 0))
@@ -222,7 +249,7 @@ export class OwnedProcess extends EventEmitter {
   attach(fds: readonly number[]): Pipes | undefined {
     // Those of a run that was postponed were made when it was, and handed out.
     if (this.#pipes) return undefined
-    this.#pipes = new Pipes(fds, this.#context, {
+    this.#pipes = new Pipes(fds, this.#context, this.#settings.terminal !== undefined, {
       closed: () => this.#closeOne(),
       reading: (fd) => this.#native?.reading(fd),
       lent: (fd) => this.#native?.lose(fd),
@@ -280,11 +307,15 @@ export class OwnedProcess extends EventEmitter {
   }
 
   /**
-   * What the native side tells. An exit is passed on after everything that was readable in the same turn of the event
-   * loop: what the command wrote before it exited is then seen before its exit.
+   * What the native side tells. An exit is passed on after everything that was readable when it was told: what the command
+   * wrote before it exited is then seen before its exit.
+   *
+   * Once round the event loop, and not just to the end of this turn: several events may be told in one turn, and what was
+   * written between the first and the last of them is not known to this turn. The next one asks the system again.
    */
   onNative(event: NativeEvent): void {
-    this.#context.runInAsyncScope(() => setImmediate(() => this.#handle(event)))
+    const handle = () => this.#handle(event)
+    this.#context.runInAsyncScope(() => setImmediate(() => setImmediate(handle)))
   }
 
   // ---- what happens ---------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import { environment, type RunSettings, readArguments } from './options.js'
 import { OwnedProcess } from './owned-process.js'
 import type { Owner } from './owner.js'
 import { startIfEmpty, startInTurn } from './scopes.js'
-import { handOver, hasOutput, type Pipes, planStdio, type StdioPlan } from './stdio.js'
+import { handOver, hasOutput, type Pipes, planStdio, planTerminal, type StdioPlan } from './stdio.js'
 
 const created = diagnostics.channel('child_process')
 const spawning = diagnostics.tracingChannel('child_process.spawn')
@@ -27,7 +27,7 @@ export function spawn(owner: Owner, command: unknown, args?: unknown, options?: 
       `options.runId "${settings.runId}" names a run that is alive. Cancel it first, or choose another id.`,
     )
   }
-  const plan = planStdio(settings.stdio)
+  const plan = settings.terminal ? planTerminal() : planStdio(settings.stdio)
   if (settings.silenceMs > 0 && !hasOutput(plan)) {
     throw invalidValue(
       'options.noOutputTimeoutMs',
@@ -158,6 +158,7 @@ function tryToStart(
     uid: settings.uid,
     gid: settings.gid,
     stdio,
+    terminal: settings.terminal,
     keepOnOwnerExit: settings.keepOnOwnerExit,
     keepOnLeaderExit: settings.keepOnLeaderExit,
     graceMs: settings.graceMs,

@@ -26,6 +26,11 @@ export interface StdioPlan {
   lent: net.Socket[]
 }
 
+/** What is typed and what is said; the terminal itself is the command's. */
+export function planTerminal(): StdioPlan {
+  return { slots: [PIPE, PIPE, NULL], ipc: undefined, lent: [] }
+}
+
 /** Reads every form that child_process takes, with the same errors. */
 export function planStdio(option: unknown): StdioPlan {
   const forms = expand(option || 'pipe')
@@ -145,10 +150,15 @@ export class Pipes {
   #pipes: readonly (Pipe | null)[]
   #listener: PipesListener
   #context: AsyncResource
+  #relayed: boolean
 
-  /** Streams are made in `context`, that of the spawn, whoever asks for them first. */
-  constructor(fds: readonly number[], context: AsyncResource, listener: PipesListener) {
+  /**
+   * Streams are made in `context`, that of the spawn, whoever asks for them first. `relayed`: what they say comes from a
+   * terminal, through the native side, which ends them when everything was passed on.
+   */
+  constructor(fds: readonly number[], context: AsyncResource, relayed: boolean, listener: PipesListener) {
     this.#context = context
+    this.#relayed = relayed
     this.#pipes = fds.map((fd, index) => (fd < 0 ? null : { fd, index, stream: undefined, closed: false }))
     this.#listener = listener
   }
@@ -210,7 +220,7 @@ export class Pipes {
       if (!pipe) continue
       if (!pipe.stream) this.#close(pipe)
       // A stream that is destroyed has given its descriptor back, and the number may be somebody else's.
-      else if (!pipe.stream.destroyed) endStream(pipe.fd)
+      else if (!pipe.stream.destroyed && !this.#relayed) endStream(pipe.fd)
     }
   }
 
