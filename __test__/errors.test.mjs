@@ -168,8 +168,7 @@ describe('our own options say what is wrong and what would be right:', () => {
     ...policies,
     ['replaceExistingScope', true, value, /needs options\.scopeKey/],
     ['replaceExistingScope', 'yes', type, /boolean/],
-    ['pty', true, value, /not supported yet/],
-    ['pty', { cols: 80 }, value, /not supported yet/],
+    ...[7, 'yes', null, [80, 24]].map((pty) => ['pty', pty, type, /boolean or object/]),
   ]
   for (const [index, [name, given, code, fix]] of rows.entries()) {
     test(`${name}: ${JSON.stringify(given) ?? given}`.slice(0, 60), () => {

@@ -1,4 +1,5 @@
-// Whatever a tree does, it ends as a whole: when it is cancelled, and when its root exits by itself.
+// Whatever a tree does, it ends as a whole: when it is cancelled, and when its root exits by itself, with pipes and with a
+// terminal.
 // (When the bot is killed: bot-killed.test.mjs. When the keeper is: keeper-killed.test.mjs.)
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
@@ -13,20 +14,36 @@ const SHORT_GRACE = 250
 // Shorter than the fixtures' leash: what hangs must not be rescued by it.
 const options = { timeout: 120_000 }
 
+/**
+ * How a command is started. `start` is given what to run; `startHolding` also gives it the witness from its first instruction
+ * on, or what comes closest: a command with a terminal is given no other descriptors. `hangsUp`: with the leader of a
+ * session the kernel hangs up its terminal, and whoever else is at it may not get so far as to answer a SIGTERM.
+ */
+const modes = {
+  pipe: {
+    hangsUp: false,
+    start: (command, args) => spawnOwned(command, args, piped()),
+    startHolding: (witness, command, args) => spawnOwned(command, args, piped(witness.writeEnd)),
+  },
+  pty: {
+    hangsUp: true,
+    start: (command, args) => spawnOwned(command, args, { pty: true, graceMs: SHORT_GRACE }),
+    startHolding: (witness, command, args) =>
+      spawnOwned('sh', ['-c', 'exec 3>"$0"; exec "$@"', witness.path, command, ...args], {
+        pty: true,
+        graceMs: SHORT_GRACE,
+      }),
+  },
+}
+const piped = (...handedOn) => ({ stdio: ['pipe', 'ignore', 'ignore', ...handedOn], graceMs: SHORT_GRACE })
+
 /** Starts `tree` and resolves when every process of it stands. */
-async function standing(t, tree) {
+async function standing(t, tree, mode = modes.pipe) {
   const witness = openWitness(t)
-  const child = start(t, tree, witness)
+  const child = mode.start(...tree.command(witness.path))
+  t.after(() => child.stdin.destroy())
   await witness.ready(tree.ready)
   return { child, witness }
-}
-
-function start(t, tree, witness, ...handedOn) {
-  const [command, args] = tree.command(witness.path)
-  const stdio = ['pipe', 'ignore', 'ignore', ...handedOn]
-  const child = spawnOwned(command, args, { stdio, graceMs: SHORT_GRACE })
-  t.after(() => child.stdin.destroy())
-  return child
 }
 
 function assertExtinct(witness, exit) {
@@ -34,61 +51,66 @@ function assertExtinct(witness, exit) {
   assert.deepEqual(exit.survivors, [])
 }
 
-describe('cancel ends', () => {
-  for (const tree of hostileTrees) {
-    test(tree.name, options, async (t) => {
-      const { child, witness } = await standing(t, tree)
-      assert.equal(witness.isGone(), false)
-      // A tree that can die of SIGTERM has all the time to: only waiting for nobody would need it.
-      const exit = await child.cancel({ graceMs: tree.diesOfSigterm ? FOR_EVER : SHORT_GRACE })
-      assertExtinct(witness, exit)
-      assert.equal(exit.reason, 'manual-cancel')
-      assert.equal(exit.runId, child.runId)
-      assert.deepEqual(await child.wait(), exit)
-    })
-  }
-})
-
-// The witness travels as a descriptor here: a process that has not yet got as far as opening it holds it all the same.
-describe('cancel while it is being born ends', () => {
-  const instants = [0, 0.3, 1, 2, 4]
-  for (const tree of hostileTrees) {
-    test(tree.name, options, async (t) => {
-      for (const afterMs of instants) {
-        const witness = openWitness(t)
-        const child = start(t, tree, witness, witness.writeEnd)
-        witness.release()
-        if (afterMs > 0) await instant(afterMs)
-        const exit = await child.cancel({ graceMs: 50 })
+for (const [name, mode] of Object.entries(modes)) {
+  describe(`with ${name}, cancel ends`, () => {
+    for (const tree of hostileTrees) {
+      test(tree.name, options, async (t) => {
+        const { child, witness } = await standing(t, tree, mode)
+        assert.equal(witness.isGone(), false)
+        // A tree that can die of SIGTERM has all the time to: only waiting for nobody would need it.
+        const exit = await child.cancel({ graceMs: tree.diesOfSigterm ? FOR_EVER : SHORT_GRACE })
         assertExtinct(witness, exit)
-        assert.equal(exit.reason, 'manual-cancel', `cancelled after ${afterMs} ms`)
-      }
-    })
-  }
-})
+        assert.equal(exit.reason, 'manual-cancel')
+        assert.equal(exit.runId, child.runId)
+        assert.deepEqual(await child.wait(), exit)
+      })
+    }
+  })
 
-describe('the exit of the root ends the rest of', () => {
-  for (const tree of hostileTrees) {
-    test(tree.name, options, async (t) => {
-      const { child, witness } = await standing(t, tree)
-      if (tree.rootLeaves === 'stdin') child.stdin.end()
-      else process.kill(child.pid, tree.rootLeaves)
-      const exit = await child.wait()
-      assertExtinct(witness, exit)
-      assertTruthful(tree, exit)
-    })
-  }
+  // The witness travels as a descriptor here: a process that has not yet got as far as opening it holds it all the same.
+  describe(`with ${name}, cancel while it is being born ends`, () => {
+    const instants = [0, 0.3, 1, 2, 4]
+    for (const tree of hostileTrees) {
+      test(tree.name, options, async (t) => {
+        for (const afterMs of instants) {
+          const witness = openWitness(t)
+          const child = mode.startHolding(witness, ...tree.command(witness.path))
+          t.after(() => child.stdin.destroy())
+          if (afterMs > 0) await instant(afterMs)
+          const exit = await child.cancel({ graceMs: 50 })
+          witness.release()
+          assertExtinct(witness, exit)
+          assert.equal(exit.reason, 'manual-cancel', `cancelled after ${afterMs} ms: ${exit.message}`)
+        }
+      })
+    }
+  })
 
-  for (const wrapper of hastyWrappers) {
-    test(`${wrapper.name}, gone at once`, options, async (t) => {
-      const witness = openWitness(t)
-      const exit = await start(t, wrapper, witness).wait()
-      witness.release()
-      assertExtinct(witness, exit)
-      assert.deepEqual([exit.reason, exit.exitCode, exit.escaped], ['exit', 0, []])
-    })
-  }
-})
+  describe(`with ${name}, the exit of the root ends the rest of`, () => {
+    for (const tree of hostileTrees) {
+      test(tree.name, options, async (t) => {
+        const { child, witness } = await standing(t, tree, mode)
+        if (tree.rootLeaves === 'stdin') child.stdin.end()
+        else process.kill(child.pid, tree.rootLeaves)
+        const exit = await child.wait()
+        assertExtinct(witness, exit)
+        assertTruthful(tree, exit)
+      })
+    }
+
+    for (const wrapper of hastyWrappers) {
+      test(`${wrapper.name}, gone at once`, options, async (t) => {
+        const witness = openWitness(t)
+        const child = mode.start(...wrapper.command(witness.path))
+        t.after(() => child.stdin.destroy())
+        const exit = await child.wait()
+        witness.release()
+        assertExtinct(witness, exit)
+        assert.deepEqual([exit.reason, exit.exitCode, exit.escaped], ['exit', 0, []])
+      })
+    }
+  })
+}
 
 /** The root's own end is reported as it was, and so is every process that had left its session. */
 function assertTruthful(tree, exit) {
@@ -104,42 +126,45 @@ function assertTruthful(tree, exit) {
   else assert.equal(pids.size, tree.left)
 }
 
-describe('graceMs', () => {
-  test('is there for those who clean up, and over when they have', options, async (t) => {
-    const tree = { command: (path) => [program('cleans-up-on-sigterm'), [path]], ready: 2 }
-    const { child, witness } = await standing(t, tree)
-    const exit = await child.cancel({ graceMs: FOR_EVER })
-    assertExtinct(witness, exit)
-    assert.equal(witness.count(CLEANED_UP), 2)
-    assert.deepEqual([exit.reason, exit.exitCode, exit.signal], ['manual-cancel', 0, null])
-  })
+for (const [name, mode] of Object.entries(modes)) {
+  describe(`with ${name}, graceMs`, () => {
+    test('is there for those who clean up, and over when they have', options, async (t) => {
+      const tree = { command: (path) => [program('cleans-up-on-sigterm'), [path]], ready: 2 }
+      const { child, witness } = await standing(t, tree, mode)
+      const exit = await child.cancel({ graceMs: FOR_EVER })
+      assertExtinct(witness, exit)
+      assert.ok(witness.count(CLEANED_UP) >= (mode.hangsUp ? 1 : 2))
+      assert.deepEqual([exit.reason, exit.exitCode, exit.signal], ['manual-cancel', 0, null])
+    })
 
-  test('is granted in full to those who stay', options, async (t) => {
-    const { child } = await standing(t, treeNamed('ignores-sigterm'))
-    const from = performance.now()
-    const exit = await child.cancel({ graceMs: 400 })
-    const took = performance.now() - from
-    assert.ok(took >= 399, `ended after ${took} ms`)
-    assert.equal(exit.signal, 'SIGKILL')
-  })
+    test('is granted in full to those who stay', options, async (t) => {
+      const { child } = await standing(t, treeNamed('ignores-sigterm'), mode)
+      const from = performance.now()
+      const exit = await child.cancel({ graceMs: 400 })
+      const took = performance.now() - from
+      assert.ok(took >= 399, `ended after ${took} ms`)
+      assert.equal(exit.signal, 'SIGKILL')
+    })
 
-  test('is not waited for when the tree is already gone', options, async (t) => {
-    const { child } = await standing(t, treeNamed('double-fork-daemon'))
-    child.stdin.end()
-    const exit = await child.wait()
-    assert.deepEqual(await child.cancel({ graceMs: FOR_EVER }), exit, 'a second end changes nothing')
-    const late = await cancel(child, { graceMs: FOR_EVER })
-    assert.equal(late.outcome, 'already-exited')
-  })
+    test('is not waited for when the tree is already gone', options, async (t) => {
+      const { child } = await standing(t, treeNamed('double-fork-daemon'), mode)
+      child.stdin.end()
+      const exit = await child.wait()
+      assert.deepEqual(await child.cancel({ graceMs: FOR_EVER }), exit, 'a second end changes nothing')
+      const late = await cancel(child, { graceMs: FOR_EVER })
+      assert.equal(late.outcome, 'already-exited')
+    })
 
-  test('does not protect children born in a SIGTERM handler', options, async (t) => {
-    const { child, witness } = await standing(t, treeNamed('forks-on-sigterm'))
-    const exit = await child.cancel({ graceMs: SHORT_GRACE })
-    assertExtinct(witness, exit)
-    assert.ok(witness.count(NEWBORN) >= 4, 'each process had its SIGTERM, and answered it')
-    assert.deepEqual([exit.reason, exit.exitCode], ['manual-cancel', 0])
+    test('does not protect children born in a SIGTERM handler', options, async (t) => {
+      const { child, witness } = await standing(t, treeNamed('forks-on-sigterm'), mode)
+      const exit = await child.cancel({ graceMs: SHORT_GRACE })
+      assertExtinct(witness, exit)
+      if (!mode.hangsUp)
+        assert.ok(witness.count(NEWBORN) >= 4, 'each process had its SIGTERM, and answered it')
+      assert.deepEqual([exit.reason, exit.exitCode], ['manual-cancel', 0])
+    })
   })
-})
+}
 
 test('cancel by run id is the same cancel', options, async (t) => {
   const { child, witness } = await standing(t, treeNamed('half-setsid'))

@@ -9,6 +9,7 @@ import { describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import imported, * as names from 'spawn-owned'
 import dropIn, * as dropInNames from 'spawn-owned/child_process'
+import pty, * as ptyNames from 'spawn-owned/node-pty'
 
 const require = createRequire(import.meta.url)
 const root = fileURLToPath(new URL('..', import.meta.url))
@@ -64,6 +65,15 @@ describe('import and require', () => {
   })
 })
 
+test('node-pty’s names are there, the same for both', () => {
+  const required = require('spawn-owned/node-pty')
+  assert.deepEqual(Object.keys(required).toSorted(), ['createTerminal', 'fork', 'spawn'])
+  for (const name of Object.keys(required)) {
+    assert.equal(ptyNames[name], required[name])
+    assert.equal(pty[name], required[name])
+  }
+})
+
 test('every file that package.json promises exists', () => {
   const paths = (value) => (typeof value === 'string' ? [value] : Object.values(value).flatMap(paths))
   for (const path of [manifest.main, manifest.types, ...paths(manifest.exports)]) {
@@ -92,6 +102,17 @@ spawnOwned('x', { labels: { agent: 7 } })
 spawnOwned(7)
 // @ts-expect-error an id cannot be changed
 child.runId = 'other'
+const terminal = spawnOwned('x', [], { pty: { cols: 80, rows: 24, name: 'xterm' } })
+terminal.stdin.write('ls')
+terminal.stdout.on('data', () => terminal.resize(80, 24))
+// @ts-expect-error a terminal has none
+terminal.stderr.on('data', () => {})
+// @ts-expect-error not a size
+spawnOwned('x', { pty: { cols: '80' } })
+const shell: pty.IPty = pty.spawn('bash', [], { cols: 80, encoding: null, sessionId: 's' })
+const listening: pty.IDisposable = shell.onExit(({ exitCode, signal }) => console.log(exitCode.toFixed(), signal?.toFixed()))
+shell.onData((data: string) => shell.write(data))
+shell.run.wait().finally(() => listening.dispose())
 const options: SpawnOwnedOptions = { cwd: new URL('file:///'), env: undefined, graceMs: undefined, uid: 1 }
 const target: RunTarget = { sessionId: 's', labels: { a: 'b' } }
 // @ts-expect-error not a criterion
@@ -122,10 +143,12 @@ export async function run(): Promise<RunExit> {
   const esm = `import type { ChildProcess } from 'node:child_process'
 import { cancel, createSupervisor, installSignalHandlers, shutdown, spawnOwned, type ${types.replaceAll(', ', ', type ')} } from 'spawn-owned'
 import * as nodes from 'spawn-owned/child_process'
+import * as pty from 'spawn-owned/node-pty'
 ${body}`
   const cjs = `import type { ChildProcess } from 'node:child_process'
 import spawn_owned = require('spawn-owned')
 import nodes = require('spawn-owned/child_process')
+import pty = require('spawn-owned/node-pty')
 import type { ${types} } from 'spawn-owned'
 const { cancel, createSupervisor, installSignalHandlers, shutdown, spawnOwned } = spawn_owned
 ${body}`

@@ -20,8 +20,19 @@ const pipe = {
   hangUp: (child) => child.stdin.end(),
 }
 
+/** What it says and what it is told come over one terminal, which says everything it is told once more. */
+const pty = {
+  name: 'pty',
+  options: { pty: true },
+  listen(child, hear) {
+    child.stdout.setEncoding('utf8').on('data', hear)
+  },
+  say: (child, text) => child.stdin.write(text),
+  hangUp: (child) => child.stdin.end(),
+}
+
 /** @type {Mode[]} */
-export const modes = [pipe]
+export const modes = [pipe, pty]
 
 /** Starts a run, and talks with it. It ends with the test. */
 export function converse(t, mode, { spawnOwned }, command, args, options) {

@@ -1,0 +1,229 @@
+// Real programs at a terminal: shells with job control, a REPL, a pager, an editor, a password prompt, terminals in terminals.
+import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { describe, test } from 'node:test'
+import { program } from './support/fixtures.mjs'
+import { openTerminal } from './support/terminal.mjs'
+import { CLEANED_UP, openWitness } from './support/witness.mjs'
+
+const FOR_EVER = 1e8
+const [CTRL_C, CTRL_D, CTRL_Z] = ['\x03', '\x04', '\x1a']
+const options = { timeout: 60_000 }
+
+/** Options of a test that needs a program which need not be everywhere. */
+const needs = (command) => ({
+  ...options,
+  skip: spawnSync('sh', ['-c', `command -v ${command}`]).status !== 0 && `there is no ${command} here`,
+})
+
+/** A shell whose prompt cannot be mistaken for what was typed. */
+async function openShell(t, command = 'bash', args = ['--norc', '--noprofile', '-i'], more = {}) {
+  const env = { ...process.env, PS1: '$((6*7))-ready ', PS2: '', ENV: '', PROMPT_COMMAND: '' }
+  const terminal = openTerminal(t, command, args, { env, pty: { name: 'dumb' }, ...more })
+  const prompt = () => terminal.sees(/42-ready /)
+  await prompt()
+  return { terminal, prompt }
+}
+
+describe('bash -i', options, () => {
+  test('is cancelled with its jobs, and no grace is waited out', async (t) => {
+    const witness = openWitness(t)
+    const { terminal, prompt } = await openShell(t)
+    const job = `'${program('stays')}' '${witness.path}' < /dev/null`
+    // In the background, in a subshell, stopped, and in a session of its own.
+    terminal.type(`${job} & (${job} &) ; setsid ${job} &\r`)
+    await witness.ready(3)
+    await prompt()
+    terminal.type(`${program('stays')} '${witness.path}'\r`)
+    await terminal.sees(/stays/)
+    const exit = await terminal.child.cancel({ graceMs: FOR_EVER })
+    assert.ok(witness.isGone(), witness.holders())
+    assert.deepEqual([exit.reason, exit.signal, exit.survivors], ['manual-cancel', 'SIGHUP', []])
+    await terminal.closed
+  })
+
+  test('is not hung up before its jobs have put things away', async (t) => {
+    const witness = openWitness(t)
+    const { terminal } = await openShell(t)
+    terminal.type(`'${program('cleans-up-on-sigterm')}' '${witness.path}' &\r`)
+    await witness.ready(2)
+    const exit = await terminal.child.cancel({ graceMs: FOR_EVER })
+    assert.ok(witness.isGone(), witness.holders())
+    assert.equal(witness.count(CLEANED_UP), 2)
+    assert.equal(exit.signal, 'SIGHUP')
+  })
+
+  test('has job control: Ctrl-C, Ctrl-Z, fg, Ctrl-D', async (t) => {
+    const { terminal, prompt } = await openShell(t)
+    terminal.type('sleep 1000\r')
+    await terminal.sees(/sleep 1000\r\n/)
+    await foreground(terminal, 'sleep')
+    terminal.type(CTRL_C)
+    await prompt()
+    terminal.type('echo "code $?"\r')
+    await terminal.sees(/code 130/)
+    await prompt()
+    terminal.type('cat\r')
+    await foreground(terminal, 'cat')
+    terminal.type(CTRL_Z)
+    await terminal.sees(/Stopped\s+cat/)
+    await prompt()
+    terminal.type('fg\r')
+    await foreground(terminal, 'cat')
+    terminal.type('to cat\r')
+    await terminal.sees(/to cat\r\nto cat\r\n/)
+    terminal.type(CTRL_D)
+    await prompt()
+    terminal.type(CTRL_D)
+    const exit = await terminal.child.wait()
+    assert.deepEqual([exit.reason, exit.exitCode], ['exit', 0])
+    await terminal.closed
+  })
+
+  test('with a stopped job: all of it is ended', async (t) => {
+    const witness = openWitness(t)
+    const { terminal, prompt } = await openShell(t)
+    terminal.type(`'${program('stays')}' '${witness.path}'\r`)
+    await witness.ready(1)
+    terminal.type(CTRL_Z)
+    await terminal.sees(/Stopped/)
+    await prompt()
+    const exit = await terminal.child.cancel({ graceMs: FOR_EVER })
+    assert.ok(witness.isGone(), witness.holders())
+    assert.equal(exit.reason, 'manual-cancel')
+  })
+})
+
+test('sh -i is asked the way it expects, too', needs('dash'), async (t) => {
+  const { terminal } = await openShell(t, 'dash', ['-i'])
+  const exit = await terminal.child.cancel({ graceMs: FOR_EVER })
+  assert.deepEqual([exit.reason, exit.signal], ['manual-cancel', 'SIGHUP'])
+})
+
+/** Waits until that command is in front of the terminal: signals typed earlier would go to the shell. */
+async function foreground(terminal, name) {
+  const until = performance.now() + 20_000
+  while (terminal.child.foreground !== name) {
+    assert.ok(performance.now() < until, `${terminal.child.foreground} is in front, not ${name}`)
+    await new Promise(setImmediate)
+  }
+}
+
+test('python3 as a REPL', needs('python3'), async (t) => {
+  const terminal = openTerminal(t, 'python3', ['-q'], { env: { ...process.env, PYTHON_BASIC_REPL: '1' } })
+  await terminal.sees(/>>> /)
+  terminal.type('import sys; sys.stdin.isatty(), 6 * 7\r')
+  await terminal.sees(/\(True, 42\)/)
+  await terminal.sees(/>>> /)
+  terminal.type('while True: pass\r\r')
+  await terminal.sees(/\.\.\. /)
+  terminal.type(CTRL_C)
+  await terminal.sees(/KeyboardInterrupt/)
+  await terminal.sees(/>>> /)
+  terminal.type('raise SystemExit(3)\r')
+  assert.equal((await terminal.child.wait()).exitCode, 3)
+})
+
+/**
+ * Resizes until the program has reacted. One that hears of it while it is about to wait for a key may take no notice before the
+ * next time.
+ */
+async function resized(terminal, cols, rows, pattern) {
+  let again = 0
+  const resize = () => terminal.child.resize(cols, rows + (again++ % 2))
+  const timer = setInterval(resize, 500)
+  resize()
+  try {
+    await terminal.sees(pattern)
+  } finally {
+    clearInterval(timer)
+  }
+}
+
+describe('resize', options, () => {
+  test('less shows more', needs('less'), async (t) => {
+    const folder = mkdtempSync(join(tmpdir(), 'less-'))
+    t.after(() => rmSync(folder, { recursive: true }))
+    const file = join(folder, 'lines')
+    writeFileSync(file, Array.from({ length: 200 }, (_, n) => `line-${n + 1}-\n`).join(''))
+    const terminal = openTerminal(t, 'less', [file], { env: { ...process.env, LESS: '' }, pty: { rows: 10 } })
+    await terminal.sees(/line-9-/)
+    assert.doesNotMatch(terminal.said, /line-10-/)
+    await resized(terminal, 80, 40, /line-39-/)
+    assert.doesNotMatch(terminal.said, /line-41-/)
+    terminal.type('q')
+    assert.equal((await terminal.child.wait()).exitCode, 0)
+  })
+
+  test('vi knows how large it is', needs('vi'), async (t) => {
+    const terminal = openTerminal(t, 'vi', ['-u', 'NONE', '-n'], { pty: { cols: 80, rows: 24 } })
+    await terminal.sees(/~/)
+    terminal.type(':set columns?\r')
+    await terminal.sees(/columns=80/)
+    await resized(terminal, 101, 30, /~/)
+    terminal.type(':set columns?\r')
+    await terminal.sees(/columns=101/)
+    terminal.type(':q!\r')
+    assert.equal((await terminal.child.wait()).exitCode, 0)
+  })
+})
+
+test('a password is not echoed', options, async (t) => {
+  const line = 'read -rs -p "Password: " word; echo; test "$word" = secret && echo "it is right"'
+  const terminal = openTerminal(t, 'bash', ['-c', line])
+  await terminal.sees(/Password: /)
+  terminal.type('secret\r')
+  await terminal.sees(/it is right/)
+  await terminal.closed
+  assert.doesNotMatch(terminal.said, /secret/)
+})
+
+describe('a terminal in a terminal', needs('script'), () => {
+  const inner = (line) => ['-qec', line, '/dev/null']
+
+  test('passes on what is typed and said, its size, and how it ended', async (t) => {
+    const terminal = openTerminal(
+      t,
+      'script',
+      inner('stty size; tty; read -r word; echo "<$word>"; exit 4'),
+      {
+        pty: { cols: 97, rows: 31 },
+      },
+    )
+    await terminal.sees(/31 97/)
+    await terminal.sees(/pts/)
+    terminal.type('typed\r')
+    await terminal.sees(/<typed>/)
+    const exit = await terminal.child.wait()
+    await terminal.closed
+    assert.equal(exit.exitCode, 4)
+  })
+
+  test('is ended with the shell in it and that one’s jobs', async (t) => {
+    const witness = openWitness(t)
+    const line = `'${program('stays')}' '${witness.path}' < /dev/null & exec bash --norc -i`
+    const terminal = openTerminal(t, 'script', inner(line))
+    await witness.ready(1)
+    const exit = await terminal.child.cancel({ graceMs: FOR_EVER })
+    assert.ok(witness.isGone(), witness.holders())
+    assert.deepEqual([exit.reason, exit.survivors], ['manual-cancel', []])
+  })
+})
+
+test('Ctrl-C reaches everybody in the foreground, and nobody else', options, async (t) => {
+  const witness = openWitness(t)
+  const line = `setsid '${program('stays')}' '${witness.path}' < /dev/null & trap 'echo caught' INT; echo on; sleep 1000; echo after; read -r _`
+  const terminal = openTerminal(t, 'bash', ['-c', line])
+  await terminal.sees(/on\r\n/)
+  await witness.ready(1)
+  terminal.type(CTRL_C)
+  await terminal.sees(/caught/)
+  await terminal.sees(/after/)
+  assert.equal(witness.isGone(), false)
+  terminal.type('\r')
+  await once(terminal.child, 'exit')
+})

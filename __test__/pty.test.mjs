@@ -1,0 +1,316 @@
+// A run with a terminal: what the command gets, what the bot gets, and that nothing is lost on the way.
+import assert from 'node:assert/strict'
+import { createHash } from 'node:crypto'
+import { once } from 'node:events'
+import { readdirSync, readlinkSync } from 'node:fs'
+import { describe, test } from 'node:test'
+import { spawnOwned } from 'spawn-owned'
+import { script } from './support/fixtures.mjs'
+import { openTerminal } from './support/terminal.mjs'
+import { openWitness } from './support/witness.mjs'
+
+const options = { timeout: 60_000 }
+const sh = (t, line, more) => openTerminal(t, 'sh', ['-c', line], more)
+
+/** What a command says, whole, and how it ended. */
+async function output(t, line, more) {
+  const terminal = sh(t, line, more)
+  await terminal.closed
+  return terminal.said
+}
+
+describe('the command', options, () => {
+  test('has it as stdin, stdout and stderr, and as its controlling terminal', async (t) => {
+    const said = await output(
+      t,
+      'for fd in 0 1 2; do readlink /proc/self/fd/$fd; done; tty; echo open > /dev/tty',
+    )
+    const [stdin, ...others] = said.trim().split('\r\n')
+    assert.match(stdin, /^\/dev\/pts\/\d+$/)
+    assert.deepEqual(others, [stdin, stdin, stdin, 'open'])
+  })
+
+  test('leads its session and is in the foreground', async (t) => {
+    const terminal = sh(t, 'cut -d" " -f1,5,6,8 /proc/$$/stat')
+    await terminal.closed
+    const { pid } = terminal.child
+    assert.equal(terminal.said, `${pid} ${pid} ${pid} ${pid}\r\n`)
+  })
+
+  test('holds nothing else of it, and nothing of others', async (t) => {
+    const first = sh(t, 'echo on; read -r _')
+    await first.sees(/on/)
+    const said = await output(t, 'ls -1 /proc/$$/fd; echo; ls -l /proc/$$/fd | grep -c ptmx')
+    assert.deepEqual(said.replaceAll('\r', '').split('\n\n')[0].split('\n').slice(0, 3), ['0', '1', '2'])
+    assert.match(said, /\n0\r\n$/)
+  })
+
+  test('is told the size, 80 by 24 unless given', async (t) => {
+    assert.equal(await output(t, 'stty size'), '24 80\r\n')
+    assert.equal(await output(t, 'stty size', { pty: { cols: 132 } }), '24 132\r\n')
+    assert.equal(await output(t, 'stty size', { pty: { cols: 1, rows: 65_535 } }), '65535 1\r\n')
+  })
+
+  test('takes what is typed for UTF-8', async (t) => {
+    const terminal = sh(t, 'echo on; read -r line; printf "<%s>" "$line"')
+    await terminal.sees(/on/)
+    // Erases one character, which is three bytes.
+    terminal.type('a€\x7fb\n')
+    await terminal.closed
+    assert.match(terminal.said, /<ab>$/)
+  })
+
+  test('finds TERM by name, else by env, else as usual, and nothing of the bot’s own terminal', async (t) => {
+    const before = { ...process.env }
+    t.after(() => Object.assign(process.env, { LINES: undefined, COLUMNS: undefined }, before))
+    Object.assign(process.env, { TERM: 'dumb', LINES: '3', COLUMNS: '7' })
+    t.after(() => {
+      for (const name of ['TERM', 'LINES', 'COLUMNS']) if (!(name in before)) delete process.env[name]
+    })
+    const line = 'echo "$TERM,$LINES,$COLUMNS"'
+    const env = { PATH: process.env.PATH, TERM: 'vt220', LINES: '9' }
+    assert.equal(await output(t, line), 'xterm-256color,,\r\n')
+    assert.equal(await output(t, line, { pty: { name: 'vt100' } }), 'vt100,,\r\n')
+    assert.equal(await output(t, line, { env }), 'vt220,9,\r\n')
+    assert.equal(await output(t, line, { env, pty: { name: 'vt100' } }), 'vt100,9,\r\n')
+    assert.equal(await output(t, line, { env: { PATH: env.PATH } }), 'xterm-256color,,\r\n')
+  })
+
+  test('hears the end of its input as Ctrl-D', async (t) => {
+    for (const typed of ['', 'a line\n', 'begun']) {
+      const terminal = openTerminal(t, 'sh', ['-c', 'stty -echo; echo on; exec cat'])
+      await terminal.sees(/on\r\n/)
+      terminal.child.stdin.end(typed)
+      const { exitCode } = await terminal.child.wait()
+      await terminal.closed
+      assert.deepEqual([exitCode, terminal.said], [0, `on\r\n${typed.replace('\n', '\r\n')}`])
+    }
+  })
+})
+
+describe('the bot', options, () => {
+  test('has two streams, and null for stderr', async (t) => {
+    const { child, closed } = sh(t, 'echo out; echo err >&2')
+    assert.deepEqual(child.stdio, [child.stdin, child.stdout, null])
+    assert.equal(child.stderr, null)
+    await closed
+  })
+
+  test('hears of spawn, data, exit and close in this order, each time', async (t) => {
+    for (let round = 0; round < 300; round++) {
+      const heard = []
+      const child = spawnOwned('echo', ['out'], { pty: true })
+      t.after(() => child.cancel())
+      for (const event of ['spawn', 'exit', 'close', 'error']) child.on(event, () => heard.push(event))
+      child.stdout.on('data', () => heard.push('data')).on('error', ({ code }) => heard.push(code))
+      await once(child, 'close')
+      assert.deepEqual(heard, ['spawn', 'data', 'exit', 'close'], `round ${round}`)
+    }
+  })
+
+  test('hears why a command cannot be started, as with pipes', async () => {
+    for (const pty of [false, true]) {
+      for (const [command, cwd, code] of [
+        ['no-such-command', undefined, 'ENOENT'],
+        ['true', '/no/such/directory', 'ENOENT'],
+        ['/etc/passwd', undefined, 'EACCES'],
+      ]) {
+        const child = spawnOwned(command, [], { cwd, pty })
+        child.stdout.resume()
+        const closed = new Promise((resolve) => child.once('close', resolve))
+        const [error] = await once(child, 'error')
+        assert.deepEqual([error.code, child.pid], [code, undefined])
+        assert.equal((await child.wait()).reason, 'spawn-error')
+        await closed
+      }
+    }
+  })
+
+  test('resizes it, and whoever is in front of it hears of that', async (t) => {
+    const terminal = openTerminal(t, process.execPath, [script('tells-its-size.mjs')], {
+      pty: { cols: 90, rows: 20 },
+    })
+    await terminal.sees(/size 90x20/)
+    terminal.child.resize(120, 50)
+    await terminal.sees(/size 120x50/)
+    terminal.child.resize(65_535, 1)
+    await terminal.sees(/size 65535x1/)
+  })
+
+  test('is told what is wrong with a size, and nothing changes', async (t) => {
+    const terminal = sh(t, 'echo on; read -r _; stty size')
+    await terminal.sees(/on/)
+    const { child } = terminal
+    for (const size of [0, -1, 65_536, 1.5, Number.NaN, Number.POSITIVE_INFINITY]) {
+      assert.throws(() => child.resize(size, 24), { code: 'ERR_OUT_OF_RANGE', message: /"cols".*65535/ })
+      assert.throws(() => child.resize(80, size), { code: 'ERR_OUT_OF_RANGE', message: /"rows".*65535/ })
+    }
+    assert.throws(() => child.resize('80', 24), { code: 'ERR_INVALID_ARG_TYPE', message: /"cols"/ })
+    assert.throws(() => child.resize(80), { code: 'ERR_INVALID_ARG_TYPE', message: /"rows"/ })
+    terminal.type('\n')
+    await terminal.sees(/24 80/)
+    await terminal.closed
+    assert.throws(() => child.resize(80, 24), { code: 'ERR_OWNED_TERMINAL_GONE', message: /is gone/ })
+  })
+
+  test('cannot resize a run that has no terminal', async (t) => {
+    const child = spawnOwned('cat')
+    t.after(() => child.cancel())
+    assert.throws(() => child.resize(80, 24), { code: 'ERR_OWNED_NO_TERMINAL', message: /options\.pty/ })
+    child.stdin.end()
+    await child.wait()
+  })
+
+  test('hangs it up by destroying its output', async (t) => {
+    const witness = openWitness(t)
+    const terminal = sh(t, `exec 3>'${witness.path}'; echo on; while sleep 0.01; do echo x; done`)
+    await terminal.sees(/on/)
+    witness.release()
+    terminal.child.stdout.destroy()
+    const { reason, signal } = await terminal.child.wait()
+    assert.ok(witness.isGone())
+    assert.deepEqual([reason, signal], ['signal', 'SIGHUP'])
+    assert.throws(() => terminal.child.resize(80, 24), { code: 'ERR_OWNED_TERMINAL_GONE' })
+  })
+})
+
+describe('refused, and nothing is started:', options, () => {
+  const range = 'ERR_OUT_OF_RANGE'
+  const type = 'ERR_INVALID_ARG_TYPE'
+  const value = 'ERR_INVALID_ARG_VALUE'
+  const rows = [
+    ...[0, -1, 65_536, 1e9, 1.5, Number.NaN].map((size) => [
+      { pty: { cols: size } },
+      range,
+      /options\.pty\.cols.*1 && <= 65535/,
+    ]),
+    ...[0, -1, 65_536].map((size) => [{ pty: { rows: size } }, range, /options\.pty\.rows.*1 && <= 65535/]),
+    [{ pty: { cols: '80' } }, type, /options\.pty\.cols/],
+    [{ pty: { rows: null } }, type, /options\.pty\.rows/],
+    [{ pty: { name: 7 } }, type, /options\.pty\.name/],
+    [{ pty: { name: '' } }, value, /options\.pty\.name.*xterm-256color/],
+    [{ pty: { name: 'a\0b' } }, value, /options\.pty\.name.*null bytes/],
+    ...['inherit', 'ignore', ['pipe', 'pipe', 'pipe'], [0, 1, 2], []].map((stdio) => [
+      { pty: true, stdio },
+      value,
+      /options\.stdio.*options\.pty.*Leave one/,
+    ]),
+    [{ pty: true, detached: true }, value, /options\.detached.*options\.pty.*Leave one/],
+    [{ pty: true, onOwnerExit: 'keep' }, value, /options\.onOwnerExit.*options\.pty.*gone with the bot/],
+  ]
+  for (const [given, code, message] of rows) {
+    test(JSON.stringify(given), () => {
+      const runs = helpers().length
+      assert.throws(() => spawnOwned('cat', [], given), { code, message })
+      assert.equal(helpers().length, runs)
+    })
+  }
+
+  test('what means the same as nothing is taken', async (t) => {
+    assert.equal(await output(t, 'echo on', { stdio: 'pipe', detached: false }), 'on\r\n')
+    const child = spawnOwned('sh', ['-c', 'test -t 1 || echo pipe'], { pty: false })
+    t.after(() => child.cancel())
+    assert.equal((await once(child.stdout, 'data')).toString(), 'pipe\n')
+    await child.wait()
+  })
+})
+
+/** Our descriptors that are ends of terminals. */
+function helpers() {
+  const links = readdirSync('/proc/self/fd').map((fd) => {
+    try {
+      return readlinkSync(`/proc/self/fd/${fd}`)
+    } catch {
+      return ''
+    }
+  })
+  return links.filter((link) => /ptmx|pts\//.test(link))
+}
+
+describe('nothing is lost:', { timeout: 120_000 }, () => {
+  test('1 MB said just before the exit, 200 times', async (t) => {
+    const size = 1_000_000
+    for (let round = 0; round < 200; round++) {
+      const child = spawnOwned('head', ['-c', String(size), '/dev/zero'], { pty: true })
+      t.after(() => child.cancel())
+      let heard = 0
+      child.stdout.on('data', (bytes) => (heard += bytes.length))
+      await once(child, 'close')
+      assert.equal(heard, size, `round ${round}`)
+    }
+  })
+
+  test('a reader that pauses holds the command up, and gets everything in the end', async (t) => {
+    const size = 4_000_000
+    const child = spawnOwned('sh', ['-c', `head -c ${size} /dev/zero; echo over >&2`], { pty: true })
+    t.after(() => child.cancel())
+    let heard = 0
+    child.stdout.once('data', () => child.stdout.pause())
+    child.stdout.on('data', (bytes) => (heard += bytes.length))
+    await once(child.stdout, 'pause')
+    // What the command has written cannot grow beyond what the buffers on the way hold.
+    const written = await settled(() => heard)
+    assert.ok(written < size / 2, `${written} of ${size} bytes were taken by nobody`)
+    assert.equal(child.exitCode, null)
+    child.stdout.resume()
+    await once(child, 'close')
+    assert.equal(heard, size + 'over\r\n'.length)
+  })
+
+  for (const [name, modes] of [
+    ['lines', '-echo'],
+    ['raw bytes', 'raw -echo'],
+  ]) {
+    test(`8 MB of ${name} pasted for a reader that takes its time`, async (t) => {
+      const line = `${'paste '.repeat(16)}\n`
+      const paste = line.repeat(Math.floor(8_000_000 / line.length))
+      const terminal = sh(t, `stty ${modes}; echo on; { sleep 0.2; head -c ${paste.length}; } | sha256sum`)
+      await terminal.sees(/on\r?\n/)
+      // The event loop goes on meanwhile.
+      let turns = 0
+      const timer = setInterval(() => turns++, 1)
+      terminal.type(paste)
+      const [said] = await terminal.sees(/[0-9a-f]{64}/, 50_000)
+      clearInterval(timer)
+      assert.equal(said, createHash('sha256').update(paste).digest('hex'))
+      assert.ok(turns > 10, `${turns} turns of the event loop`)
+    })
+  }
+
+  test('the output ends when the tree is gone, whoever else has the terminal open', async (t) => {
+    const terminal = sh(t, 'tty; read -r _; echo last')
+    const [path] = await terminal.sees(/\/dev\/pts\/\d+/)
+    const stranger = spawnOwned('sh', ['-c', 'exec 3>"$0"; echo on; read -r _', path])
+    t.after(() => stranger.cancel())
+    await once(stranger.stdout, 'data')
+    terminal.type('\n')
+    await terminal.closed
+    assert.match(terminal.said, /last\r\n$/)
+    assert.equal(stranger.exitCode, null)
+  })
+
+  test('a command that closes its streams and opens its terminal again is heard', async (t) => {
+    const said = await output(t, 'exec 0<&- 1>&- 2>&-; sleep 0.1; echo back > /dev/tty')
+    assert.equal(said, 'back\r\n')
+  })
+
+  test('no descriptor is left', async (t) => {
+    await output(t, 'true')
+    const before = readdirSync('/proc/self/fd').length
+    for (let round = 0; round < 20; round++) await output(t, 'true')
+    await settled(() => readdirSync('/proc/self/fd').length)
+    assert.ok(readdirSync('/proc/self/fd').length <= before)
+    assert.deepEqual(helpers(), [])
+  })
+})
+
+/** The value, once it has not changed for a while. */
+async function settled(value) {
+  let last = value()
+  for (let quiet = 0; quiet < 20; quiet++) {
+    await new Promise((resolve) => setTimeout(resolve, 10))
+    if (value() !== last) quiet = 0
+    last = value()
+  }
+  return last
+}
