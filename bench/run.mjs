@@ -24,13 +24,14 @@ import { busyShare } from './lib/proc.mjs'
 import { plot } from './lib/svg.mjs'
 import { markdown, terminalTable } from './lib/table.mjs'
 import * as memory from './memory.mjs'
+import * as pty from './pty.mjs'
 import * as reap from './reap.mjs'
 import * as register from './register.mjs'
 import * as roundtrip from './roundtrip.mjs'
 import * as stall from './stall.mjs'
 import * as throughput from './throughput.mjs'
 
-const ALL = [stall, roundtrip, burst, throughput, cancel, memory, register, reap, intent, importCost]
+const ALL = [stall, roundtrip, burst, throughput, pty, cancel, memory, register, reap, intent, importCost]
 const results = fileURLToPath(new URL('./results', import.meta.url))
 
 const { values: options } = parseArgs({

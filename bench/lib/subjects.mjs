@@ -1,8 +1,13 @@
-/** The ways of starting a command that are compared. Each is `start(command, args, options) → ChildProcess`. */
+/**
+ * The ways of starting a command that are compared. Each is `start(command, args, options) → ChildProcess`; the terminals have
+ * node-pty's shape.
+ */
 
 export const OURS = 'spawn-owned'
 export const NODE = 'child_process'
 export const EXECA = 'execa'
+export const OUR_PTY = 'spawn-owned/node-pty'
+export const NODE_PTY = 'node-pty'
 
 /** `BENCH_OURS=node:child_process` measures Node against itself: the noise floor of the machine. */
 const oursModule = process.env.BENCH_OURS ?? 'spawn-owned'
@@ -14,6 +19,12 @@ const loaders = {
   },
   async [NODE]() {
     return (await import('node:child_process')).spawn
+  },
+  async [OUR_PTY]() {
+    return (await import('spawn-owned/node-pty')).spawn
+  },
+  async [NODE_PTY]() {
+    return (await import('@lydell/node-pty')).default.spawn
   },
   async [EXECA]() {
     const { execa } = await import('execa')
