@@ -16,6 +16,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, recv, send};
@@ -30,8 +31,16 @@ use super::{Pair, Size};
 /// A read from a terminal gives 4 kB at most. So many bytes are collected before they are passed on, if they are there.
 const BATCH: usize = 64 << 10;
 
+/// Whoever gives so much at once is likely to give more in a moment, which is waited for without going to sleep.
+///
+/// The kernel passes a terminal's bytes on in pieces of 4 kB, each by a worker of its own. A reader that asks for the next piece
+/// right after the last one has to wait for that worker, and is put to sleep and woken for each piece. Measured in pairs
+/// against node-pty, a stream is 1.2 to 1.5 times as fast with that moment, and 0.8 to 1.2 times without.
+const STREAMING: usize = 2 << 10;
+const MOMENT: Duration = Duration::from_micros(20);
+
 /// After so many batches in a row others have their turn.
-const BATCHES: usize = 8;
+const BATCHES: usize = 4;
 
 thread_local! {
     /// One for all terminals: they take turns on one thread, and what is left over is kept elsewhere.
@@ -85,7 +94,7 @@ impl Terminal {
     /// command has done later finds its output first.
     pub fn catch_up(&self) {
         if let Some(link) = self.link.upgrade() {
-            link.pump();
+            link.pump(Reading::ToTheLast);
         }
     }
 
@@ -107,6 +116,15 @@ struct Link {
     relay: Relay,
     /// Read from the terminal, and not yet passed on.
     held: Mutex<Vec<u8>>,
+}
+
+/// How much is read from a terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reading {
+    /// Everything that was written before.
+    ToTheLast,
+    /// What is there, and what follows at once. Whatever comes later is told by the system.
+    WhileItFlows,
 }
 
 /// How far [`Link::pump`] has come.
@@ -146,8 +164,12 @@ impl Link {
         Ok(())
     }
 
+    fn is_empty(&self) -> bool {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
     /// From the terminal to the output, as much as there is and as fits, within reason.
-    fn pump(&self) -> Pumped {
+    fn pump(&self, reading: Reading) -> Pumped {
         BUFFER.with_borrow_mut(|buffer| {
             let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
             for _ in 0..BATCHES {
@@ -158,7 +180,7 @@ impl Link {
                 if !held.is_empty() {
                     return Pumped::Full;
                 }
-                let (count, why) = self.collect(buffer);
+                let (count, why) = self.collect(buffer, reading);
                 match self.pass_on(&buffer[..count]) {
                     Ok(passed) => held.extend_from_slice(&buffer[passed..count]),
                     Err(_) => return Pumped::Ended,
@@ -174,20 +196,37 @@ impl Link {
         })
     }
 
-    /// What the terminal says, until the buffer is full or for what reason there is no more. With EAGAIN that is true of
-    /// everything that was written before: the kernel looks for bytes on their way before it says so.
-    fn collect(&self, buffer: &mut [u8]) -> (usize, Option<Errno>) {
+    /// What the terminal says, until the buffer is full or for what reason there is no more. If it is the kernel that says EAGAIN,
+    /// that is true of everything that was written before: it looks for bytes on their way first.
+    fn collect(&self, buffer: &mut [u8], reading: Reading) -> (usize, Option<Errno>) {
         let mut count = 0;
         while count < buffer.len() {
             match read(&self.relay.pair, &mut buffer[count..]) {
                 // Hung up; Linux says EIO.
                 Ok(0) => return (count, Some(Errno::EIO)),
-                Ok(more) => count += more,
+                Ok(more) => {
+                    count += more;
+                    // Less than there was room for: that was all. What comes later is told, so nobody need ask.
+                    if reading == Reading::WhileItFlows && count < buffer.len() {
+                        if more < STREAMING {
+                            return (count, Some(Errno::EAGAIN));
+                        }
+                        self.wait_a_moment();
+                    }
+                }
                 Err(Errno::EINTR) => {}
                 Err(errno) => return (count, Some(errno)),
             }
         }
         (count, None)
+    }
+
+    /// Until there is more, or the moment has passed.
+    fn wait_a_moment(&self) {
+        let began = Instant::now();
+        while self.relay.pair.waiting() == 0 && began.elapsed() < MOMENT {
+            std::hint::spin_loop();
+        }
     }
 
     /// How much of it there was room for. An error means that nobody reads it any more.
@@ -225,7 +264,11 @@ impl<Fd: AsRawFd> Outward<'_, Fd> {
             self.is_over = self.is_over || Pin::new(&mut self.over).poll(context).is_ready();
             let readable = self.from.poll_read_ready(context);
             let writable = self.to.poll_write_ready(context);
-            let blocked = match self.link.pump() {
+            if readable.is_pending() && !self.is_over && self.link.is_empty() {
+                return Poll::Pending;
+            }
+            let reading = if self.is_over { Reading::ToTheLast } else { Reading::WhileItFlows };
+            let blocked = match self.link.pump(reading) {
                 Pumped::Ended => return Poll::Ready(()),
                 Pumped::Dry if self.is_over => return Poll::Ready(()),
                 Pumped::Dry => readable.map_ok(|mut ready| ready.clear_ready()),
@@ -259,12 +302,15 @@ struct Inward<'a, Fd: AsRawFd> {
 impl<Fd: AsRawFd> Inward<'_, Fd> {
     /// Ready when everything has been typed, the end included, or nobody can read it.
     fn poll(&mut self, context: &mut Context) -> Poll<()> {
-        for _ in 0..BATCHES * 16 {
+        for _ in 0..BATCHES * 32 {
             let ready = if self.typed.is_empty() {
                 if self.ended {
                     return Poll::Ready(());
                 }
                 let readable = self.from.poll_read_ready(context);
+                if readable.is_pending() {
+                    return Poll::Pending;
+                }
                 match self.fetch() {
                     Err(Errno::EAGAIN) => readable.map_ok(|mut ready| ready.clear_ready()),
                     Ok(()) => continue,
@@ -310,88 +356,4 @@ impl<Fd: AsRawFd> Inward<'_, Fd> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs::File;
-    use std::io::{Read, Write};
-    use std::os::unix::net::UnixStream;
-
-    use nix::sys::termios::{LocalFlags, OutputFlags, SetArg, tcgetattr, tcsetattr};
-
-    use super::*;
-
-    /// A terminal that says and takes bytes as they are, both its streams, and the command's side.
-    fn raw() -> (Terminal, UnixStream, UnixStream, File) {
-        let pair = Pair::open(Size { cols: 80, rows: 24 }).unwrap();
-        let mut modes = tcgetattr(pair.slave()).unwrap();
-        modes.output_flags.remove(OutputFlags::OPOST);
-        modes.local_flags.remove(LocalFlags::ECHO);
-        tcsetattr(pair.slave(), SetArg::TCSANOW, &modes).unwrap();
-        let command = pair.slave().try_clone_to_owned().unwrap().into();
-        let (stdin, input) = UnixStream::pair().unwrap();
-        let (stdout, output) = UnixStream::pair().unwrap();
-        let relay = Relay { pair, input: input.into(), output: output.into() };
-        let runtime = crate::spawn::runtime::get().unwrap();
-        (relay.start(&runtime.loop_handle), stdin, stdout, command)
-    }
-
-    #[test]
-    fn everything_said_before_the_end_arrives_although_somebody_else_holds_the_terminal() {
-        let (terminal, _stdin, mut stdout, mut command) = raw();
-        let said: Vec<u8> = (0..1_000_000u32).map(|n| n.to_le_bytes()[0]).collect();
-        let expected = said.clone();
-        let writer = std::thread::spawn(move || {
-            command.write_all(&said).unwrap();
-            terminal.over();
-            command
-        });
-        let mut heard = Vec::new();
-        stdout.read_to_end(&mut heard).unwrap();
-        assert!(heard == expected, "{} of {} bytes", heard.len(), expected.len());
-        let mut stranger = writer.join().unwrap();
-        assert!(stranger.write_all(b"x").is_err(), "hung up, once it was over");
-    }
-
-    #[test]
-    fn what_is_typed_waits_until_it_is_read() {
-        let (_terminal, mut stdin, _stdout, command) = raw();
-        let typed = "a line that is neither long nor short\n".repeat(50_000);
-        let expected = typed.clone();
-        let writer = std::thread::spawn(move || stdin.write_all(typed.as_bytes()));
-        let heard = std::io::read_to_string(&command).unwrap();
-        assert!(heard == expected, "{} of {} bytes", heard.len(), expected.len());
-        writer.join().unwrap().unwrap();
-    }
-
-    #[test]
-    fn whoever_is_not_read_is_held_up_and_loses_nothing() {
-        let (terminal, _stdin, mut stdout, mut command) = raw();
-        let flags = nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::O_NONBLOCK);
-        nix::fcntl::fcntl(&command, flags).unwrap();
-        let mut said = 0;
-        // As soon as nobody makes room for a while, all buffers are full.
-        let mut since = std::time::Instant::now();
-        while since.elapsed() < std::time::Duration::from_millis(200) {
-            if let Ok(count) = command.write(&[b'x'; 1000]) {
-                said += count;
-                since = std::time::Instant::now();
-            }
-            assert!(said < 64 << 20, "nobody has held it up");
-        }
-        terminal.over();
-        let mut heard = Vec::new();
-        stdout.read_to_end(&mut heard).unwrap();
-        assert_eq!(heard.len(), said);
-    }
-
-    #[test]
-    fn a_terminal_that_nobody_can_read_any_more_is_hung_up() {
-        let (terminal, _stdin, stdout, mut command) = raw();
-        drop(stdout);
-        // It is noticed with the next output.
-        while command.write_all(b"x").is_ok() {
-            std::thread::yield_now();
-        }
-        assert_eq!(terminal.resize(Size { cols: 1, rows: 1 }), Err(Errno::EIO));
-        assert_eq!(terminal.foreground(), None);
-    }
-}
+mod tests;

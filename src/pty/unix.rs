@@ -55,6 +55,14 @@ impl Pair {
         Errno::result(result).map(drop)
     }
 
+    /// How many bytes can be read without waiting.
+    pub fn waiting(&self) -> usize {
+        let mut bytes: libc::c_int = 0;
+        // SAFETY: FIONREAD writes one integer.
+        let result = unsafe { libc::ioctl(self.as_raw_fd(), libc::FIONREAD, &raw mut bytes) };
+        if result == 0 { usize::try_from(bytes).unwrap_or(0) } else { 0 }
+    }
+
     /// The name, for people, of who leads the group in the foreground: what its `argv[0]` says.
     pub fn foreground(&self) -> Option<String> {
         let leader = tcgetpgrp(&self.master).ok()?;
