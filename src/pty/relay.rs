@@ -35,7 +35,7 @@ const BATCH: usize = 64 << 10;
 ///
 /// The kernel passes a terminal's bytes on in pieces of 4 kB, each by a worker of its own. A reader that asks for the next piece
 /// right after the last one has to wait for that worker, and is put to sleep and woken for each piece. Without that moment a
-/// stream was 0.8 to 0.9 times as fast as node-pty's on a quiet machine, and 1.2 times on a busy one. With it, it was 1.1 to 1.25
+/// stream was 0.8 to 0.9 times as fast as node-pty's on a quiet machine, and 1.2 times on a busy one. With it, it was 1.0 to 1.25
 /// times as fast on a busy one; a quiet one was not to be had. Of several ways tried there, this one was the best by little.
 const STREAMING: usize = 2 << 10;
 const MOMENT: Duration = Duration::from_micros(20);
