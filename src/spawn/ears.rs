@@ -60,8 +60,11 @@ impl Ears {
             }
             self.counters.spawned();
             self.run.entry().started();
-            // A keeper that cannot be told is dead, which shows at once.
-            let _ = self.run.ask(&Request::Started);
+            // Without a deadline it makes no difference to the keeper, and need not be woken. One that cannot be told is dead,
+            // which shows at once.
+            if self.timeout.is_some() {
+                let _ = self.run.ask(&Request::Started);
+            }
             (self.on_event)(RunEvent::Started);
         }
         self.silence = self.listen_for_silence();
