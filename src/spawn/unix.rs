@@ -42,7 +42,7 @@ pub struct Launcher {
     keeper: PathBuf,
     /// How many keepers are to wait for a run.
     stock: usize,
-    shared: Mutex<Shared>,
+    shared: Arc<Mutex<Shared>>,
 }
 
 #[derive(Debug, Default)]
@@ -78,7 +78,7 @@ struct Begun {
 
 impl Launcher {
     pub fn new(keeper: PathBuf, stock: usize) -> Self {
-        Self { keeper, stock, shared: Mutex::default() }
+        Self { keeper, stock, shared: Arc::default() }
     }
 
     /// Hands a command to a waiting blank. Its keeper watches already: if the bot dies now, the tree is ended.
@@ -180,11 +180,17 @@ impl Launcher {
         self.shared().zygote = None;
     }
 
-    /// Has the next keepers forked, to be called when nobody waits for anything.
+    /// Has the next keepers forked, by the native thread: whoever has just started a run does not wait until somebody was woken.
     pub fn stock_up(&self) {
-        if let Some(zygote) = &mut self.shared().zygote {
-            // One that cannot be told is dead, and the next run starts another.
-            let _ = zygote.stock_up(self.stock);
+        let (shared, stock) = (self.shared.clone(), self.stock);
+        let order = async move {
+            if let Some(zygote) = &mut locked(&shared).zygote {
+                // One that cannot be told is dead, and the next run starts another.
+                let _ = zygote.stock_up(stock);
+            }
+        };
+        if let Ok(runtime) = runtime::get() {
+            runtime.loop_handle.spawn(order);
         }
     }
 
@@ -212,8 +218,12 @@ impl Launcher {
     }
 
     fn shared(&self) -> MutexGuard<'_, Shared> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.shared)
     }
+}
+
+fn locked(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Begun {
