@@ -8,6 +8,7 @@
 //!   root's group for as long as we keep the root's zombie, may be signalled by number. Everybody else is
 //!   signalled through a pidfd, and the whole line of descent is read again after it was opened.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -52,8 +53,15 @@ pub struct Tree {
     unfinished: bool,
     /// Where the run has one. Somebody else may have put a process into it that does not descend from us.
     cgroup: Option<Cgroup>,
-    /// What shells were asked with that do not hear it.
-    unheard: Option<i32>,
+    /// There are shells that did not hear what everybody was asked with.
+    unheard: Option<Unheard>,
+}
+
+/// A signal, and who has got it. A shell that has not may start the next command in the very moment in which it is sent.
+#[derive(Debug)]
+struct Unheard {
+    signal: i32,
+    asked: HashSet<(i32, u64)>,
 }
 
 impl Tree {
@@ -248,7 +256,10 @@ impl Tree {
     pub fn terminate(&mut self, signal: i32) {
         let snapshot = Snapshot::take(self.me);
         let mut outside_group = snapshot.members(|_| true);
-        self.unheard = outside_group.iter().any(|stat| shell::is_deaf(stat, signal)).then_some(signal);
+        let (deaf, others): (Vec<&Stat>, Vec<&Stat>) =
+            outside_group.iter().partition(|stat| shell::is_deaf(stat, signal));
+        let asked = others.iter().map(|stat| (stat.pid, stat.start)).collect();
+        self.unheard = (!deaf.is_empty()).then_some(Unheard { signal, asked });
         outside_group.retain(|stat| self.root_reaped || stat.pgrp != self.root);
         for signal in [signal, SIGCONT] {
             if !self.root_reaped {
@@ -269,15 +280,23 @@ impl Tree {
         self.unheard.is_some()
     }
 
-    /// Tells the shells that did not hear [`Tree::terminate`] that their terminal is being closed, once nobody but them is left.
+    /// Tells the shells that did not hear [`Tree::terminate`] that their terminal is being closed, once nobody but them is left. What
+    /// they have started since is asked like all others before.
     pub fn hang_up_shells(&mut self) {
-        let Some(signal) = self.unheard else { return };
+        let Some(Unheard { signal, asked }) = &mut self.unheard else { return };
         let snapshot = Snapshot::take(self.me);
         let members = snapshot.members(|_| true);
-        if members.iter().all(|stat| shell::is_deaf(stat, signal)) {
+        // A command that a shell is about to execute is as deaf as the shell, and is not asked before it is that command.
+        let (deaf, others): (Vec<&Stat>, Vec<&Stat>) =
+            members.iter().partition(|stat| shell::is_deaf(stat, *signal));
+        for stat in others.iter().filter(|stat| asked.insert((stat.pid, stat.start))) {
+            let _ = snapshot.signal(stat, *signal);
+            let _ = snapshot.signal(stat, SIGCONT);
+        }
+        if others.is_empty() {
             self.unheard = None;
             for signal in [libc::SIGHUP, SIGCONT] {
-                for stat in &members {
+                for stat in &deaf {
                     let _ = snapshot.signal(stat, signal);
                 }
             }
