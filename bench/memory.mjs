@@ -2,7 +2,7 @@
 
 import { once } from 'node:events'
 import { setTimeout as delay } from 'node:timers/promises'
-import { helpersOf, memoryKb, sum, threads } from './lib/proc.mjs'
+import { anonymousKb, helpersOf, memoryKb, sum, threads } from './lib/proc.mjs'
 import { absoluteRow } from './lib/rows.mjs'
 import { NODE, OURS } from './lib/subjects.mjs'
 import { withWorkers } from './lib/workers.mjs'
@@ -151,12 +151,4 @@ async function release() {
   for (const child of held) child.kill('SIGKILL')
   await Promise.all(closed)
   held.clear()
-}
-
-async function anonymousKb() {
-  for (let i = 0; i < 3; i++) {
-    global.gc()
-    await delay(50)
-  }
-  return memoryKb(process.pid, 'Pss_Anon')
 }

@@ -1,7 +1,7 @@
 /** Terminals, in node-pty's shape on both sides: spawn to first byte, throughput, memory. */
 
 import { setTimeout as delay } from 'node:timers/promises'
-import { helpersOf, memoryKb, sum } from './lib/proc.mjs'
+import { anonymousKb, helpersOf, memoryKb, sum } from './lib/proc.mjs'
 import { absoluteRow, ratioRow } from './lib/rows.mjs'
 import { NODE_PTY, OUR_PTY } from './lib/subjects.mjs'
 import { interleave, withWorkers } from './lib/workers.mjs'
@@ -162,12 +162,4 @@ async function release() {
   for (const terminal of held) terminal.kill('SIGKILL')
   await Promise.all(exits)
   held.clear()
-}
-
-async function anonymousKb() {
-  for (let i = 0; i < 3; i++) {
-    global.gc()
-    await delay(50)
-  }
-  return memoryKb(process.pid, 'Pss_Anon')
 }
