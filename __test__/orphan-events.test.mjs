@@ -298,6 +298,14 @@ describe('the log', together, () => {
     assert.deepEqual(killed.map(({ pid }) => pid).toSorted(), runs.map(({ pid }) => pid).toSorted())
   })
 
+  for (const suffix of ['', '.journal', '.lock', '.scopes']) {
+    test(`is not in the place of the registry${suffix}`, () => {
+      const path = freshRegistry()
+      const refused = { code: 'ERR_INVALID_ARG_VALUE', message: /options\.eventLogPath/ }
+      assert.throws(() => supervise(path, { eventLogPath: `${path}${suffix}` }), refused)
+    })
+  }
+
   for (const [eventLogPath, code] of [
     [7, 'ERR_INVALID_ARG_TYPE'],
     ['', 'ERR_INVALID_ARG_VALUE'],
