@@ -4,6 +4,7 @@
 //! Node; everything that touches N-API lives in [`node`] behind the feature of the same name.
 
 pub mod contain;
+pub mod errno;
 pub mod identity;
 pub mod keeper;
 pub mod observe;

@@ -14,7 +14,7 @@ pub use pinned::{FORCE_FALLBACK, Pidfd};
 
 use std::sync::Arc;
 
-use nix::errno::Errno;
+use crate::errno::Errno;
 
 use linux::boot;
 use pinned::Means;

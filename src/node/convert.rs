@@ -1,7 +1,7 @@
 //! Between JS values and the core's types.
 
+use crate::errno::Errno;
 use napi_derive::napi;
-use nix::errno::Errno;
 
 use crate::contain::ProcessInfo;
 use crate::contain::cgroup::Limits;

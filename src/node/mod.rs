@@ -9,11 +9,11 @@ use std::collections::HashMap;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::errno::Errno;
 use napi::bindgen_prelude::{Env, Function, Object};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi::{Error, Status};
 use napi_derive::napi;
-use nix::errno::Errno;
 
 use crate::spawn::{self, LaunchError, Launcher, Pending, Run, Streams};
 use convert::{Begun, Event, Finished, LaunchOptions, Opened};

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use nix::errno::Errno;
+use crate::errno::Errno;
 use nix::libc;
 
 use super::observe::{identify_old, target};

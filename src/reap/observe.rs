@@ -3,7 +3,7 @@
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashMap;
 
-use nix::errno::Errno;
+use crate::errno::Errno;
 
 use super::classify::{Boot, Facts, Group, Keeper, Lease, Namespace, Owner, Protected, Root};
 use crate::contain::cookie;

@@ -309,7 +309,7 @@ fn render(table: &Table, file: &mut dyn Write) -> io::Result<()> {
 /// made anew meanwhile, and then another file is the one that everybody locks.
 fn lock(paths: &Paths) -> Result<Option<File>, RegistryError> {
     let file = match disk::open_to_append(&paths.lock, true) {
-        Err(RegistryError::Unwritable { errno: nix::errno::Errno::ENOENT, .. }) => {
+        Err(RegistryError::Unwritable { errno: crate::errno::Errno::ENOENT, .. }) => {
             paths.make_folder()?;
             disk::open_to_append(&paths.lock, true)?
         }

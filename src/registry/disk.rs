@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use nix::errno::Errno;
+use crate::errno::Errno;
 use nix::libc;
 use nix::unistd::geteuid;
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use nix::errno::Errno;
+use crate::errno::Errno;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RegistryError {

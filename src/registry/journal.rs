@@ -46,7 +46,7 @@ impl Journal {
         let file = match self.file.take() {
             Some(file) => file,
             None => match disk::open_to_append(&paths.journal, true) {
-                Err(RegistryError::Unwritable { errno: nix::errno::Errno::ENOENT, .. }) => {
+                Err(RegistryError::Unwritable { errno: crate::errno::Errno::ENOENT, .. }) => {
                     paths.make_folder()?;
                     disk::open_to_append(&paths.journal, true)?
                 }

@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io;
 
-use nix::errno::Errno;
+use crate::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 

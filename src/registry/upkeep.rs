@@ -5,7 +5,7 @@
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-use nix::errno::Errno;
+use crate::errno::Errno;
 
 use super::checkpoint::{Checkpointer, Outcome, Trouble};
 use super::error::RegistryError;

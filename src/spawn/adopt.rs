@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use nix::errno::Errno;
+use crate::errno::Errno;
 
 use super::ears::Ears;
 use super::run::Run;

@@ -24,7 +24,7 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use nix::errno::Errno;
+use crate::errno::Errno;
 
 use std::collections::BTreeMap;
 

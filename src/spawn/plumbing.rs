@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-use nix::errno::Errno;
+use crate::errno::Errno;
 use nix::fcntl::{AtFlags, FcntlArg, OFlag, fcntl, open};
 use nix::sys::socket::{Shutdown, shutdown};
 use nix::sys::stat::Mode;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use nix::errno::Errno;
+use crate::errno::Errno;
 
 use super::{runtime, watch};
 use crate::identity::{self, ProcessRef, State, read_stat};

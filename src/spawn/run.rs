@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use nix::errno::Errno;
+use crate::errno::Errno;
 use nix::libc;
 use nix::sys::socket::{MsgFlags, Shutdown, send, shutdown};
 use tokio::task::AbortHandle;

@@ -1,0 +1,183 @@
+//! Errnos where the system has none: names and numbers are Node's, `util.getSystemErrorName(-number)` knows them.
+
+use std::fmt;
+use std::io;
+
+macro_rules! errnos {
+    ($($name:ident = $number:literal $text:literal,)*) => {
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[repr(i32)]
+        pub enum Errno {
+            $($name = $number,)*
+        }
+
+        impl Errno {
+            const ALL: &[Self] = &[$(Self::$name,)*];
+
+            fn desc(self) -> &'static str {
+                match self {
+                    $(Self::$name => $text,)*
+                }
+            }
+        }
+    };
+}
+
+errnos! {
+    EACCES = 4092 "Permission denied",
+    EADDRNOTAVAIL = 4090 "Address not available",
+    EAGAIN = 4088 "Resource temporarily unavailable",
+    EBADF = 4083 "Bad file descriptor",
+    EBUSY = 4082 "Resource busy or locked",
+    ECONNREFUSED = 4078 "Connection refused",
+    ECONNRESET = 4077 "Connection reset by peer",
+    EEXIST = 4075 "File already exists",
+    EINVAL = 4071 "Invalid argument",
+    EIO = 4070 "I/O error",
+    EISDIR = 4068 "Illegal operation on a directory",
+    ELOOP = 4067 "Too many symbolic links encountered",
+    EMFILE = 4066 "Too many open files",
+    ENAMETOOLONG = 4064 "Name too long",
+    ENFILE = 4061 "File table overflow",
+    ENODEV = 4059 "No such device",
+    ENOENT = 4058 "No such file or directory",
+    ENOMEM = 4057 "Not enough memory",
+    ENOSPC = 4055 "No space left on device",
+    ENOSYS = 4054 "Function not implemented",
+    ENOTDIR = 4052 "Not a directory",
+    ENOTSUP = 4049 "Operation not supported",
+    EPERM = 4048 "Operation not permitted",
+    EPIPE = 4047 "Broken pipe",
+    EPROTO = 4046 "Protocol error",
+    EROFS = 4043 "Read-only file system",
+    ESRCH = 4040 "No such process",
+    ETIMEDOUT = 4039 "Connection timed out",
+    ETXTBSY = 4038 "Text file is busy",
+    EXDEV = 4037 "Cross-device link not permitted",
+    EFBIG = 4036 "File too large",
+    ENOTTY = 4029 "Inappropriate ioctl for device",
+    EOVERFLOW = 4026 "Value too large for defined data type",
+    EFTYPE = 4028 "Inappropriate file type or format",
+    E2BIG = 4093 "Argument list too long",
+    EUNKNOWN = 4094 "Unknown error",
+}
+
+impl Errno {
+    pub fn from_raw(number: i32) -> Self {
+        Self::ALL.iter().copied().find(|&errno| errno as i32 == number).unwrap_or(Self::EUNKNOWN)
+    }
+
+    /// What the last call of this thread has failed with.
+    #[cfg(windows)]
+    pub fn last() -> Self {
+        Self::of(&io::Error::last_os_error())
+    }
+
+    pub fn of(error: &io::Error) -> Self {
+        error
+            .raw_os_error()
+            .map_or_else(|| Self::of_kind(error.kind()), |code| Self::of_win32(code.cast_unsigned()))
+    }
+
+    /// As Node translates it; what it does not know is unknown here, too.
+    pub fn of_win32(code: u32) -> Self {
+        match code {
+            // ERROR_NOACCESS, ERROR_ELEVATION_REQUIRED, ERROR_CANT_ACCESS_FILE
+            998 | 740 | 1920 => Self::EACCES,
+            // ERROR_ACCESS_DENIED, ERROR_PRIVILEGE_NOT_HELD: Node says EPERM, also where it means "no permission".
+            5 | 1314 => Self::EPERM,
+            // ERROR_NO_DATA (of a pipe that is being closed), ERROR_PIPE_NOT_CONNECTED, ERROR_BAD_PIPE, ERROR_BROKEN_PIPE
+            109 | 230 | 232 | 233 => Self::EPIPE,
+            // ERROR_SHARING_VIOLATION, ERROR_LOCK_VIOLATION, ERROR_PIPE_BUSY, ERROR_USER_MAPPED_FILE
+            32 | 33 | 231 | 1224 => Self::EBUSY,
+            // ERROR_FILE_EXISTS, ERROR_ALREADY_EXISTS
+            80 | 183 => Self::EEXIST,
+            // ERROR_FILE_NOT_FOUND, ERROR_PATH_NOT_FOUND, ERROR_INVALID_DRIVE, ERROR_BAD_NETPATH, ERROR_BAD_NET_NAME,
+            // ERROR_INVALID_NAME, ERROR_BAD_PATHNAME, ERROR_MOD_NOT_FOUND, ERROR_DIRECTORY
+            2 | 3 | 15 | 53 | 67 | 123 | 126 | 161 | 267 => Self::ENOENT,
+            // ERROR_INVALID_HANDLE
+            6 => Self::EBADF,
+            // ERROR_NOT_ENOUGH_MEMORY, ERROR_OUTOFMEMORY, ERROR_COMMITMENT_LIMIT, ERROR_NO_SYSTEM_RESOURCES
+            8 | 14 | 1455 | 1450 => Self::ENOMEM,
+            // ERROR_INVALID_DATA, ERROR_INVALID_PARAMETER
+            13 | 87 => Self::EINVAL,
+            // ERROR_TOO_MANY_OPEN_FILES
+            4 => Self::EMFILE,
+            // ERROR_DISK_FULL, ERROR_HANDLE_DISK_FULL
+            112 | 39 => Self::ENOSPC,
+            // ERROR_NOT_SUPPORTED, ERROR_CALL_NOT_IMPLEMENTED
+            50 => Self::ENOTSUP,
+            120 => Self::ENOSYS,
+            // ERROR_FILENAME_EXCED_RANGE
+            206 => Self::ENAMETOOLONG,
+            // ERROR_WRITE_PROTECT
+            19 => Self::EROFS,
+            // ERROR_NOT_SAME_DEVICE
+            17 => Self::EXDEV,
+            // ERROR_SEM_TIMEOUT, WAIT_TIMEOUT
+            121 | 258 => Self::ETIMEDOUT,
+            // ERROR_BAD_EXE_FORMAT, ERROR_EXE_MACHINE_TYPE_MISMATCH
+            193 | 216 => Self::EFTYPE,
+            // ERROR_CANT_RESOLVE_FILENAME
+            1921 => Self::ELOOP,
+            _ => Self::EUNKNOWN,
+        }
+    }
+
+    fn of_kind(kind: io::ErrorKind) -> Self {
+        match kind {
+            io::ErrorKind::NotFound => Self::ENOENT,
+            io::ErrorKind::PermissionDenied => Self::EACCES,
+            io::ErrorKind::AlreadyExists => Self::EEXIST,
+            io::ErrorKind::BrokenPipe => Self::EPIPE,
+            io::ErrorKind::TimedOut => Self::ETIMEDOUT,
+            io::ErrorKind::WouldBlock => Self::EAGAIN,
+            io::ErrorKind::OutOfMemory => Self::ENOMEM,
+            io::ErrorKind::StorageFull => Self::ENOSPC,
+            io::ErrorKind::ResourceBusy => Self::EBUSY,
+            io::ErrorKind::InvalidInput => Self::EINVAL,
+            _ => Self::EIO,
+        }
+    }
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self:?}: {}", self.desc())
+    }
+}
+
+impl std::error::Error for Errno {}
+
+impl From<Errno> for io::Error {
+    fn from(errno: Errno) -> Self {
+        Self::other(errno)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_is_that_of_one_name() {
+        for &errno in Errno::ALL {
+            assert_eq!(Errno::from_raw(errno as i32), errno);
+        }
+        assert_eq!(Errno::from_raw(0), Errno::EUNKNOWN);
+    }
+
+    #[test]
+    fn an_error_of_windows_has_the_name_that_node_gives_it() {
+        for (code, expected) in [
+            (2, Errno::ENOENT),
+            (5, Errno::EPERM),
+            (32, Errno::EBUSY),
+            (87, Errno::EINVAL),
+            (0xdead, Errno::EUNKNOWN),
+        ] {
+            assert_eq!(Errno::of_win32(code), expected);
+        }
+        assert_eq!(Errno::of(&io::ErrorKind::NotFound.into()), Errno::ENOENT);
+    }
+}
