@@ -43,7 +43,7 @@ use serde::{Deserialize, Serialize};
 
 use self::limits::Controller;
 use super::SIGKILL;
-use crate::identity::{Pidfd, ProcessRef, State};
+use crate::identity::{Pin, ProcessRef, State};
 
 /// A command may nest cgroups of its own, this deep at most (`cgroup.max.depth`); should it have raised that, what is deeper stays.
 const DEPTH: usize = 128;
@@ -221,7 +221,7 @@ impl Cgroup {
     /// the pinned process *is* the one that is in this cgroup. A number alone could be a stranger's by now.
     pub fn signal(&self, signal: i32, wanted: impl Fn(i32) -> bool) -> Result<usize, Errno> {
         let listed = self.members()?.into_iter().filter(|&pid| wanted(pid));
-        let pins: Vec<_> = listed.filter_map(|pid| Some((pid, Pidfd::open(pid).ok()?))).collect();
+        let pins: Vec<_> = listed.filter_map(|pid| Some((pid, Pin::open(pid).ok()?))).collect();
         let again = self.members()?;
         let still = pins.iter().filter(|(pid, _)| again.contains(pid));
         Ok(still.filter(|(_, pin)| pin.signal(signal).is_ok()).count())

@@ -4,20 +4,34 @@
 //! with one exception that needs no identity: a parent may signal its own unreaped child, because the kernel
 //! cannot recycle that number before the parent has waited for it (see `contain::subreaper`).
 
+mod ancestors;
+#[cfg(unix)]
 mod linux;
+#[cfg(unix)]
 mod pinned;
 pub mod stat;
 mod token;
+#[cfg(windows)]
+mod windows;
 
-pub use linux::{ancestors, boot_id, pid_namespace, read_stat, resident_bytes, started_at_ms, ticks_to_ms};
-pub use pinned::{FORCE_FALLBACK, Pidfd};
+pub use ancestors::ancestors;
+#[cfg(unix)]
+pub use linux::{boot_id, pid_namespace, read_stat, resident_bytes, started_at_ms, ticks_to_ms};
+#[cfg(unix)]
+pub use pinned::{FORCE_FALLBACK, Pin};
+#[cfg(windows)]
+pub use windows::{Pin, boot_id, pid_namespace, read_stat, resident_bytes, started_at_ms, ticks_to_ms};
 
 use std::sync::Arc;
 
 use crate::errno::Errno;
 
+#[cfg(unix)]
 use linux::boot;
+#[cfg(unix)]
 use pinned::Means;
+#[cfg(windows)]
+use windows::boot;
 
 /// A process, named for ever: the PID together with the moment it started, the boot and the PID namespace in
 /// which that is meaningful.
@@ -79,24 +93,36 @@ impl ProcessRef {
     /// Open first, verify second: the descriptor pins whoever had the number when it was opened. If that was
     /// somebody else, the start token read afterwards differs and nothing is sent. If the process dies between
     /// the check and the signal, the descriptor still refers to the dead one, and the kernel says `ESRCH`. On a kernel
-    /// without pidfds the last step has a window, see [`Pidfd`].
+    /// without pidfds the last step has a window, see [`Pin`].
     pub fn signal(&self, signal: i32) -> Result<(), Errno> {
         self.pinned()?.signal(signal)
     }
 
     /// Sends `signal` to the whole group this process leads, and to no other group. `ESRCH` if it leads none.
+    #[cfg(unix)]
     pub fn signal_group(&self, signal: i32) -> Result<(), Errno> {
         self.pinned()?.signal_group(signal)
     }
 
-    /// A descriptor that is proven to be this very process.
-    pub fn pinned(&self) -> Result<Pidfd, Errno> {
+    /// Something to hold on to that is proven to be this very process.
+    #[cfg(unix)]
+    pub fn pinned(&self) -> Result<Pin, Errno> {
         self.pinned_by(Means::ours())
     }
 
-    fn pinned_by(&self, means: Means) -> Result<Pidfd, Errno> {
+    /// Something to hold on to that is proven to be this very process.
+    #[cfg(windows)]
+    pub fn pinned(&self) -> Result<Pin, Errno> {
         self.without_a_look().map_or(Ok(()), must_be_alive)?;
-        let pin = Pidfd::open_by(self.pid, means)?;
+        let pin = Pin::open(self.pid)?;
+        must_be_alive(judge(self.start, &pin.stat()))?;
+        Ok(pin)
+    }
+
+    #[cfg(unix)]
+    fn pinned_by(&self, means: Means) -> Result<Pin, Errno> {
+        self.without_a_look().map_or(Ok(()), must_be_alive)?;
+        let pin = Pin::open_by(self.pid, means)?;
         must_be_alive(judge(self.start, &pin.stat()))?;
         Ok(pin)
     }

@@ -39,7 +39,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// the kernel, which hands numbers out in a circle, must have gone all the way round. For a group, all of its members must be
 /// gone as well, as a number is not given out while a group has it.
 #[derive(Debug)]
-pub struct Pidfd {
+pub struct Pin {
     pid: i32,
     hold: Hold,
     means: Means,
@@ -53,7 +53,7 @@ enum Hold {
     Directory(OwnedFd),
 }
 
-impl Pidfd {
+impl Pin {
     pub fn open(pid: i32) -> Result<Self, Errno> {
         Self::open_by(pid, Means::ours())
     }
@@ -210,7 +210,7 @@ fn send(pidfd: &OwnedFd, signal: i32, flags: libc::c_uint) -> Result<(), Errno> 
     Errno::result(result).map(drop)
 }
 
-/// Only right after the number was seen to mean the process, or its group: see the window at [`Pidfd`].
+/// Only right after the number was seen to mean the process, or its group: see the window at [`Pin`].
 fn kill(pid: i32, signal: i32) -> Result<(), Errno> {
     // SAFETY: kill takes two integers.
     Errno::result(unsafe { libc::kill(pid, signal) }).map(drop)

@@ -14,6 +14,7 @@
 //! milliseconds on any clock that does not go backwards. "Empty" always means: no process of the tree exists, but for
 //! the root's zombie.
 
+use super::signal::{SIGKILL, SIGTERM};
 use super::{Cause, Force, Policy, State, warn_after};
 
 /// After SIGKILL a process is gone as soon as it is scheduled. What is still there after this long sleeps
@@ -25,9 +26,6 @@ pub const REPORT_LIMIT_MS: u64 = KILL_LIMIT_MS + 2_000;
 
 /// Nobody is left to benefit from a long grace once the bot is gone, and a crashed bot shall leave nothing.
 pub const ORPHAN_GRACE_MS: u64 = 1_500;
-
-const SIGTERM: i32 = 15;
-const SIGKILL: i32 = 9;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {

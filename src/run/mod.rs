@@ -6,6 +6,7 @@
 
 pub mod lifecycle;
 pub mod reason;
+pub mod signal;
 pub mod silence;
 
 use serde::{Deserialize, Serialize};

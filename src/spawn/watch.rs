@@ -8,7 +8,7 @@ use tokio::io::unix::AsyncFd;
 use super::{Extinct, OnEvent, RunEvent, runtime};
 use crate::contain::ProcessInfo;
 use crate::contain::outside::Scan;
-use crate::identity::{Pidfd, ProcessRef, State, read_stat};
+use crate::identity::{Pin, ProcessRef, State, read_stat};
 use crate::reap::target;
 use crate::registry::{Containment, Entry, Record};
 use crate::run::reason::{Ending, Reason};
@@ -118,7 +118,7 @@ async fn look(record: &Arc<Record>, age: Duration) -> Option<Vec<ProcessRef>> {
 
 /// Waits until a process is dead.
 async fn ended(process: &ProcessRef) {
-    if let Some(pidfd) = process.pinned().ok().and_then(Pidfd::into_pollable)
+    if let Some(pidfd) = process.pinned().ok().and_then(Pin::into_pollable)
         // SAFETY: the descriptor is owned by what is registered.
         && let Ok(exited) = unsafe { AsyncFd::register(pidfd) }
         && exited.readable().await.is_ok()

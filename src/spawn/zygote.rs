@@ -15,7 +15,7 @@ use super::inherited::Credentials;
 use super::{LaunchError, runtime, tier};
 use crate::contain::cgroup::{self, Base, Limits, Trouble, WhyNot};
 use crate::contain::cookie;
-use crate::identity::{FORCE_FALLBACK, Pidfd, ProcessRef};
+use crate::identity::{FORCE_FALLBACK, Pin, ProcessRef};
 use crate::keeper::protocol::{self, Inbox, Report};
 use crate::keeper::{FORK, FORK_IN_CGROUP, HELLO, ORPHANS, TITLE_ROOM, ZYGOTE, channel};
 
@@ -234,7 +234,7 @@ impl Drop for Zygote {
 }
 
 async fn reap(mut process: Child, pid: i32) -> Option<()> {
-    let Some(pidfd) = Pidfd::open(pid).ok()?.into_pollable() else {
+    let Some(pidfd) = Pin::open(pid).ok()?.into_pollable() else {
         // Nothing tells on this kernel, and nobody is in a hurry.
         while process.try_wait().ok()?.is_none() {
             tokio::time::sleep(REAP_EVERY).await;

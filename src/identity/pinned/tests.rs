@@ -131,7 +131,7 @@ fn waits_as_long_as_it_is_told_and_not_longer_than_the_process_lives() {
 #[test]
 fn nobody_can_be_pinned_by_a_number_that_nobody_has() {
     for mode in MODES {
-        assert_eq!(Pidfd::open_by(i32::MAX, mode).map(drop), Err(Errno::ESRCH), "{mode:?}");
+        assert_eq!(Pin::open_by(i32::MAX, mode).map(drop), Err(Errno::ESRCH), "{mode:?}");
     }
 }
 
