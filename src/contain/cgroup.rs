@@ -21,7 +21,6 @@ mod sweep;
 mod tests;
 
 pub use clone::fork_into;
-pub use limits::Limits;
 pub use observe::find;
 pub use place::{Base, WhyNot};
 pub use sweep::sweep;
@@ -42,7 +41,7 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 use serde::{Deserialize, Serialize};
 
 use self::limits::Controller;
-use super::SIGKILL;
+use super::{Limits, SIGKILL};
 use crate::identity::{Pin, ProcessRef, State};
 
 /// A command may nest cgroups of its own, this deep at most (`cgroup.max.depth`); should it have raised that, what is deeper stays.

@@ -6,15 +6,23 @@
 //! | [`orphans`] | every descendant of a keeper that was killed | the zygote, to which they come |
 //! | [`outside`] | the root's group, every process that carries the run's [`cookie`], and what descends from them | whoever finds a run without keeper and zygote |
 //! | [`cgroup`] | whoever is in the run's cgroup, beside the others, where there is one | the keeper, and whoever finds a run without one |
+//! | `job` | Windows: whoever is in the run's Job Object, which nobody leaves | the bot, and whoever finds a run whose bot is gone |
 //!
 //! Decisions ([`tree`], [`cookie`], `shell`) are pure; the tiers only read (`snapshot`) and signal.
 
+#[cfg(unix)]
 pub mod cgroup;
 pub mod cookie;
+#[cfg(windows)]
+pub mod job;
+#[cfg(unix)]
 pub mod orphans;
 pub mod outside;
+#[cfg(unix)]
 mod shell;
+#[cfg(unix)]
 mod snapshot;
+#[cfg(unix)]
 pub mod subreaper;
 pub mod tree;
 
@@ -44,5 +52,21 @@ pub struct Usage {
     pub rss_bytes: u64,
 }
 
+/// What a whole tree may use.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    pub memory_bytes: Option<u64>,
+    /// On Linux threads count, too.
+    pub processes: Option<u64>,
+}
+
+impl Limits {
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+#[cfg(unix)]
 pub(crate) const SIGCONT: i32 = nix::libc::SIGCONT;
+#[cfg(unix)]
 pub(crate) const SIGKILL: i32 = nix::libc::SIGKILL;

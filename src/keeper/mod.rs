@@ -1,81 +1,44 @@
-//! The keeper: one small process per run, the run's parent.
+//! The keeper: whoever holds a run's tree together until nothing of it is left, and tells the bot ([`protocol`]).
 //!
-//! It is single-threaded, sleeps in `poll` while nothing happens, holds the run's tree together until nothing of it is
-//! left ([`keep`]), and tells the bot ([`protocol`]). When the bot is gone, its control socket closes, and the keeper ends
-//! the tree.
+//! **Unix**: one small process per run, the run's parent (`process`, `keep`). It is single-threaded and sleeps in `poll` while
+//! nothing happens. When the bot is gone, its control socket closes, and the keeper ends the tree. Keepers are forked by a `zygote`,
+//! ahead of their use, each with a `blank` process that is to become the command. So starting a run costs the bot one message and
+//! one `exec`.
 //!
-//! Keepers are forked by a [`zygote`], ahead of their use, each with a [`blank`] process that is to become the command. So
-//! starting a run costs the bot one message and one `exec`.
+//! **Windows**: a task of the bot's own native thread (`windows::hold`), because the kernel does what takes a process elsewhere: when the bot
+//! is gone, the last handle of the run's job closes, and the kernel ends the tree. Whoever is not the bot knocks at its `door`.
 
+#[cfg(unix)]
 mod address;
+#[cfg(unix)]
 mod blank;
+#[cfg(unix)]
 pub mod channel;
+#[cfg(unix)]
 mod keep;
+#[cfg(unix)]
 mod nest;
+#[cfg(unix)]
+mod process;
 pub mod protocol;
+#[cfg(unix)]
 mod signals;
+#[cfg(unix)]
 mod title;
+#[cfg(unix)]
 pub mod visit;
+#[cfg(unix)]
 mod visitors;
+#[cfg(windows)]
+pub mod windows;
+#[cfg(unix)]
 mod zygote;
 
+#[cfg(unix)]
+pub use process::{HELLO, LEND, NAME, ZYGOTE, main};
+#[cfg(unix)]
 pub use title::ROOM as TITLE_ROOM;
+#[cfg(windows)]
+pub use windows::visit;
+#[cfg(unix)]
 pub use zygote::{FORK, FORK_IN_CGROUP, ORPHANS};
-
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::process::ExitCode;
-
-use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
-use nix::libc;
-use nix::sys::stat::Mode;
-
-/// What a keeper calls itself, in `ps` and to whoever looks for one.
-pub const NAME: &str = "owned-keeper";
-
-/// First argument of the executable: wait for requests to fork keepers.
-pub const ZYGOTE: &str = "zygote";
-/// First argument of the executable: send descriptor 3, an IPC channel's end, over standard input, and be gone.
-pub const LEND: &str = "lend";
-
-/// What a zygote says first: that it is one, and which protocol it speaks.
-pub const HELLO: [u8; 4] = [b'S', b'O', protocol::VERSION, b'Z'];
-
-/// The socket is handed over as standard input.
-pub fn main() -> ExitCode {
-    let role = std::env::args().nth(1);
-    let result = match role.as_deref() {
-        Some(ZYGOTE) => take_socket().and_then(zygote::serve),
-        Some(LEND) => channel::send_all(&std::io::stdin(), b"l", &[3]),
-        Some("--version") => {
-            println!("spawn-owned-keeper {} (protocol {})", env!("CARGO_PKG_VERSION"), protocol::VERSION);
-            return ExitCode::SUCCESS;
-        }
-        _ => {
-            eprintln!(
-                "spawn-owned-keeper is started by spawn-owned, one per run; there is nothing to run by hand."
-            );
-            return ExitCode::from(2);
-        }
-    };
-    if result.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-/// Takes the socket from descriptor 0 and makes sure that nothing else we were born with can reach a command:
-/// the bot may itself have inherited descriptors that are not close-on-exec.
-fn take_socket() -> Result<OwnedFd, Errno> {
-    signals::reset()?;
-    // SAFETY: close_range takes three integers; we own no descriptor above 2 yet.
-    unsafe { libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, 0) };
-    let stdin = std::io::stdin();
-    // A socket that is there to be taken must be a socket: a terminal means that a person typed our name.
-    nix::sys::socket::getsockopt(&stdin.as_fd(), nix::sys::socket::sockopt::SockType)?;
-    let socket = fcntl(stdin.as_fd(), FcntlArg::F_DUPFD_CLOEXEC(3))?;
-    let null = open("/dev/null", OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::empty())?;
-    for fd in 0..=2 {
-        // SAFETY: dup3 takes integers; 0 to 2 are replaced and stay open, so nobody's descriptor is lost.
-        Errno::result(unsafe { libc::dup3(null.as_raw_fd(), fd, libc::O_CLOEXEC) })?;
-    }
-    // SAFETY: fcntl just returned this descriptor to us.
-    Ok(unsafe { std::os::fd::FromRawFd::from_raw_fd(socket) })
-}

@@ -6,13 +6,19 @@
 //!   bot ── launch socket ─── blank      Command + descriptors →   ← Refusal, or its end: exec has succeeded
 //! ```
 //!
+//! On Windows the keeper is a part of the bot, and there is neither a blank nor a socket between them; who comes from elsewhere
+//! comes by a named pipe.
+//!
 //! A frame is `b"SO"`, the protocol version, a zero byte, the payload's length (u32, little-endian) and the payload:
 //! one message in postcard's encoding. Descriptors travel as ancillary data with a frame's first byte. Frames are
 //! bounded; anything else on a socket is an error and ends the conversation.
 
 use serde::{Deserialize, Serialize};
 
-use crate::contain::cgroup::{Base, Limits, Trouble};
+#[cfg(unix)]
+use crate::contain::Limits;
+#[cfg(unix)]
+use crate::contain::cgroup::{Base, Trouble};
 use crate::contain::{ProcessInfo, Usage};
 use crate::run::lifecycle::Timeout;
 use crate::run::{Cause, ExitStatus, Force, Policy};
@@ -47,9 +53,13 @@ pub enum Request<'a> {
     Cancel { signal: i32, grace_ms: u64, reason: &'a str },
     /// From a visitor: make me the owner, if there is none.
     Adopt,
+    /// Windows, from a visitor, first of all: the run that it wants to talk to, by its key. One bot keeps many.
+    #[cfg(windows)]
+    Visit { key: &'a str },
 }
 
 /// From the bot to the zygote, as the rest of a request for a keeper: the run is to have a cgroup.
+#[cfg(unix)]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InCgroup {
     pub base: Base,
@@ -123,6 +133,7 @@ pub enum Report {
     /// socket; empty if there could be none.
     Ready { keeper: Process, root: Process, address: String, cgroup: Option<String> },
     /// Instead of it: there is no cgroup, hence no root either. The keeper is about to end.
+    #[cfg(unix)]
     NoCgroup(Trouble),
     /// The answer to [`Request::Adopt`].
     Adopted { granted: bool },
@@ -284,6 +295,7 @@ mod tests {
                 address: "00abc".into(),
                 cgroup: Some("/sys/fs/cgroup/x".into()),
             },
+            #[cfg(unix)]
             Report::NoCgroup(Trouble::NotTheRuns { path: "/x".into() }),
             Report::Adopted { granted: true },
             Report::SignalFailed { errno: 1 },

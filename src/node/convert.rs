@@ -3,8 +3,8 @@
 use crate::errno::Errno;
 use napi_derive::napi;
 
+use crate::contain::Limits;
 use crate::contain::ProcessInfo;
-use crate::contain::cgroup::Limits;
 use crate::identity::ProcessRef;
 use crate::pty::Size;
 use crate::registry::Instance;

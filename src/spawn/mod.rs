@@ -28,7 +28,8 @@ use crate::errno::Errno;
 
 use std::collections::BTreeMap;
 
-use crate::contain::cgroup::{Limits, Trouble};
+use crate::contain::Limits;
+use crate::contain::cgroup::Trouble;
 use crate::contain::{ProcessInfo, Usage};
 use crate::observe::counters::Counters;
 use crate::pty;

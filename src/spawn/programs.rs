@@ -122,7 +122,7 @@ mod tests {
             silence_ms: None,
             outputs: Vec::new(),
             tier: crate::spawn::Tier::Auto,
-            limits: crate::contain::cgroup::Limits::default(),
+            limits: crate::contain::Limits::default(),
         }
     }
 

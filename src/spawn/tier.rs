@@ -1,6 +1,7 @@
 //! Whether a run gets a cgroup beside its keeper. Pure.
 
-use crate::contain::cgroup::{Base, Limits, Trouble, WhyNot};
+use crate::contain::Limits;
+use crate::contain::cgroup::{Base, Trouble, WhyNot};
 use crate::keeper::protocol::InCgroup;
 
 /// What the caller wants.

@@ -13,7 +13,8 @@ use tokio::io::unix::AsyncFd;
 
 use super::inherited::Credentials;
 use super::{LaunchError, runtime, tier};
-use crate::contain::cgroup::{self, Base, Limits, Trouble, WhyNot};
+use crate::contain::Limits;
+use crate::contain::cgroup::{self, Base, Trouble, WhyNot};
 use crate::contain::cookie;
 use crate::identity::{FORCE_FALLBACK, Pin, ProcessRef};
 use crate::keeper::protocol::{self, Inbox, Report};

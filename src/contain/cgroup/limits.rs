@@ -9,14 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::place::names;
 use super::{Trouble, files, trouble};
-
-/// For everything in the run's cgroup together.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
-    pub memory_bytes: Option<u64>,
-    /// Threads count, too.
-    pub processes: Option<u64>,
-}
+use crate::contain::Limits;
 
 /// What the kernel divides a resource with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,10 +41,6 @@ impl fmt::Display for Controller {
 }
 
 impl Limits {
-    pub fn is_none(&self) -> bool {
-        self.wanted().next().is_none()
-    }
-
     fn wanted(&self) -> impl Iterator<Item = (Controller, u64)> {
         let all = [(Controller::Memory, self.memory_bytes), (Controller::Pids, self.processes)];
         all.into_iter().filter_map(|(controller, limit)| Some((controller, limit?)))

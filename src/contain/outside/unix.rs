@@ -16,8 +16,9 @@ use nix::libc;
 
 use self::claim::{Claim, Known, Proof};
 pub use self::scan::Scan;
-use super::cgroup::{Cgroup, Recorded};
-use super::{ProcessInfo, SIGCONT, SIGKILL};
+use super::{Ended, GroupState, Target};
+use crate::contain::cgroup::{Cgroup, Recorded};
+use crate::contain::{ProcessInfo, SIGCONT, SIGKILL};
 use crate::identity::stat::Stat;
 use crate::identity::{ProcessRef, State, read_stat};
 use crate::run::lifecycle::{Action, Event, Lifecycle, Rules};
@@ -31,51 +32,10 @@ const PASS: Duration = Duration::from_millis(100);
 /// Looks for newcomers before they are killed all the same.
 const FREEZES: usize = 8;
 
-/// What is known about a tree whose keeper is not there to ask.
-#[derive(Debug, Clone, Copy)]
-pub struct Target<'a> {
-    pub root: &'a ProcessRef,
-    /// The root has led its group: the group's number is the root's. Otherwise it was in somebody else's, which is not touched.
-    pub leads_group: bool,
-    /// The run whose cookie its members carry. `None` for a process that was not spawned but only registered.
-    pub run_id: Option<&'a str>,
-    /// Members of the group that were seen while the root lived. They vouch for the group when the root is gone.
-    pub members: &'a [ProcessRef],
-    /// Whoever is in it is the run's, if its keeper is dead.
-    pub cgroup: Option<Recorded<'a>>,
-}
-
-/// How [`end_tree`] went.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ended {
-    /// Something of it was alive.
-    pub found: bool,
-    /// What is left, each with the reason.
-    pub survivors: Vec<ProcessInfo>,
-    /// How many processes have got a signal.
-    pub signalled: usize,
-}
-
-/// What there is of a run's group.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GroupState {
-    /// No living member. If the root's number belongs to another process now, this is certain: until then it was free.
-    Empty,
-    /// Living members, and one that is proven to be the run's among them.
-    Ours,
-    /// Living members of a group with that number, and nobody vouches for them. Hands off.
-    Unproven,
-}
-
-impl<'a> Target<'a> {
-    /// A run that was spawned: its root leads a session and a group, and its members carry its id.
-    pub fn spawned(root: &'a ProcessRef, run_id: &'a str) -> Self {
-        Self { root, leads_group: true, run_id: Some(run_id), members: &[], cgroup: None }
-    }
-
+impl Target<'_> {
     /// Whether somebody is in the run's cgroup, whoever it is: one who forks and dies all the while is in no list long enough to be
     /// looked at.
-    pub(super) fn is_cgroup_populated(&self) -> bool {
+    fn is_cgroup_populated(&self) -> bool {
         self.cgroup.and_then(|cgroup| cgroup.abandoned()).is_some_and(|cgroup| cgroup.is_populated())
     }
 
