@@ -8,8 +8,7 @@ use crate::errno::Errno;
 use super::ears::Ears;
 use super::run::Run;
 use super::runtime::Runtime;
-use super::{Extinct, OnEvent, RunEvent, runtime, watch};
-use crate::keeper::visit::Visit;
+use super::{Extinct, OnEvent, RunEvent, line, runtime, watch};
 use crate::reap::{self, Verb};
 use crate::registry::{Claim, Entry, Instance, Record, RegistryError, State};
 use crate::run::reason::{Ending, Reason};
@@ -89,19 +88,16 @@ fn listen(
         runtime.loop_handle.spawn(watch::watch(entry, record, Some(counted(owner, on_event))));
         return Ok(None);
     };
-    let talk = Visit::start(&keeper.start_token, &keeper.address, &root)
-        .and_then(|mut visit| visit.adopt().map(|heard| (visit, heard)));
-    match talk {
-        Ok((visit, heard)) => {
+    match line::take_over(&keeper, &root, &record, &entry) {
+        Ok((line, ear)) => {
             // Its bot may not have lived to say so.
             entry.started();
             let cgroup = record.cgroup;
-            let run = Run::new(visit.socket, keeper.start_token, runtime, entry, record.grace_ms, None, None);
+            let run = Run::new(line, runtime, entry, record.grace_ms, None, None);
             let ears = Ears {
                 run: run.clone(),
                 exec: None,
-                heard,
-                inbox: visit.inbox,
+                ear: Some(ear),
                 root,
                 cgroup,
                 origin: None,

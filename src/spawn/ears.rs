@@ -1,27 +1,18 @@
 //! Listening to one run until its end.
 
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nix::errno::Errno;
-use nix::libc;
-use tokio::io::unix::AsyncFd;
 use tokio::task::AbortHandle;
 
+use super::line::{Ear, Exec, Origin, end_lost};
 use super::run::Run;
-use super::unix::{EXEC_PATIENCE, refused_with};
-use super::zygote::Origin;
 use super::{Extinct, OnEvent, RunEvent, runtime};
 use crate::contain::ProcessInfo;
-use crate::contain::cgroup::Recorded;
-use crate::contain::outside::{self, Target};
+use crate::errno::Errno;
 use crate::identity::ProcessRef;
-use crate::keeper::channel;
-use crate::keeper::protocol::{self, End, Inbox, Report, Request};
+use crate::keeper::protocol::{End, Report, Request};
 use crate::observe::counters::Counters;
-use crate::run::lifecycle::{KILL_LIMIT_MS, ORPHAN_GRACE_MS};
 use crate::run::reason::{Ending, Reason};
 use crate::run::{Cause, Deadline, ExitStatus, Force};
 
@@ -30,11 +21,10 @@ const OVERDUE: Duration = Duration::from_millis(250);
 
 pub struct Ears {
     pub run: Run,
-    /// Closes when the command is executed; `None` if that was long ago.
-    pub exec: Option<OwnedFd>,
-    /// What the keeper has said already.
-    pub heard: Vec<Report>,
-    pub inbox: Inbox,
+    /// `None` if the command was executed long ago.
+    pub exec: Option<Exec>,
+    /// `None` once it is listened to.
+    pub ear: Option<Ear>,
     pub root: ProcessRef,
     /// The directory of its cgroup.
     pub cgroup: Option<String>,
@@ -52,7 +42,7 @@ pub struct Ears {
 impl Ears {
     pub async fn listen(mut self) {
         if let Some(exec) = self.exec.take() {
-            if let Some(errno) = self.refusal(exec).await {
+            if let Some(errno) = exec.refusal(&self.root).await {
                 self.run.entry().over();
                 self.end_terminal();
                 self.counters.refused();
@@ -90,18 +80,6 @@ impl Ears {
         (self.on_event)(RunEvent::Extinct(last));
     }
 
-    /// Waits until the command was executed (`None`, usually at once), or has failed to be. Somebody may have stopped the blank, which
-    /// is a process like any other; then it is woken.
-    async fn refusal(&self, exec: OwnedFd) -> Option<Errno> {
-        let mut refusal = pin!(refusal(exec));
-        loop {
-            match tokio::time::timeout(EXEC_PATIENCE, &mut refusal).await {
-                Ok(refusal) => return refusal,
-                Err(_) => drop(self.root.signal(libc::SIGCONT)),
-            }
-        }
-    }
-
     /// Nothing of the tree exists: what it has left in its terminal is passed on, and then that is closed.
     fn end_terminal(&self) {
         if let Some(terminal) = self.run.terminal() {
@@ -137,25 +115,16 @@ impl Ears {
 
     /// Passes on what the keeper says; returns its last word and how the root ended, or `None` if it died without one.
     async fn hear(&mut self) -> Option<(Option<ExitStatus>, End)> {
-        // SAFETY: the descriptor is owned by what is registered.
-        let socket = unsafe { AsyncFd::register(self.run.clone()) }.ok()?;
-        let mut buffer = [0; 1024];
-        let mut heard = std::mem::take(&mut self.heard).into_iter();
+        let mut ear = self.ear.take()?.open(&self.run)?;
         let mut root_exit = None;
         loop {
-            let report = if let Some(report) = heard.next() {
-                report
-            } else if let Some(payload) = self.inbox.next_payload().ok()? {
-                protocol::decode(&payload).ok()?
-            } else {
-                let count = receive(&socket, &mut buffer).await?;
-                self.inbox.push(&buffer[..count]);
-                continue;
-            };
+            let report = ear.next().await?;
             match report {
                 Report::Extinct(end) => return Some((root_exit, end)),
                 // Not for an owner's ears.
-                Report::Ready { .. } | Report::NoCgroup(_) | Report::Adopted { .. } => return None,
+                Report::Ready { .. } | Report::Adopted { .. } => return None,
+                #[cfg(unix)]
+                Report::NoCgroup(_) => return None,
                 Report::Warning { limit_ms, remaining_ms } => {
                     let deadline = Deadline::Overall;
                     (self.on_event)(RunEvent::Warning { deadline, limit_ms, remaining_ms });
@@ -193,25 +162,10 @@ impl Ears {
         (self.on_event)(RunEvent::Ending(cause, reason));
     }
 
-    /// The keeper is gone, so the tree has lost its parent. It has come to the zygote, which ends all of it. If there is no
-    /// zygote either, everything that can be proven to be ours goes from here.
+    /// Its keeper has died without a last word.
     async fn end_from_outside(&self) -> Vec<ProcessInfo> {
-        let grace = Duration::from_millis(ORPHAN_GRACE_MS);
-        let limit = Duration::from_millis(KILL_LIMIT_MS);
-        if let Some(Ok(gone)) = self.origin.as_ref().map(Origin::orphans_gone) {
-            let _ = tokio::time::timeout(grace + limit, ended(&gone)).await;
-        }
-        let (root, run_id) = (self.root.clone(), self.run_id.clone());
-        let (cgroup, keeper) = (self.cgroup.clone(), self.run.keeper().clone());
-        let end = move || {
-            let cgroup = cgroup.as_deref().map(|path| Recorded { path, keeper: &keeper });
-            let target = Target { cgroup, ..Target::spawned(&root, &run_id) };
-            outside::end_tree(&target, libc::SIGTERM, grace, limit).survivors
-        };
-        match runtime::get() {
-            Ok(runtime) => runtime.run(end).await.unwrap_or_default(),
-            Err(_) => Vec::new(),
-        }
+        let (root, run_id, cgroup) = (self.root.clone(), self.run_id.clone(), self.cgroup.clone());
+        end_lost(&self.run, self.origin.as_ref(), root, run_id, cgroup).await
     }
 }
 
@@ -233,36 +187,4 @@ fn lost(survivors: Vec<ProcessInfo>) -> Extinct {
     let (ending, force) = (Ending::Lost, Force::Kill);
     let reason = Reason::of(ending, "", None, 0);
     Extinct { ending, reason, limit_ms: 0, force, escaped: Vec::new(), survivors }
-}
-
-async fn refusal(exec: OwnedFd) -> Option<Errno> {
-    // SAFETY: the descriptor is owned by what is registered.
-    let socket = unsafe { AsyncFd::register(exec) }.ok()?;
-    let mut inbox = Inbox::default();
-    let mut buffer = [0; 64];
-    while let Some(count) = receive(&socket, &mut buffer).await {
-        inbox.push(&buffer[..count]);
-        if let Some(payload) = inbox.next_payload().ok()? {
-            return Some(refused_with(&payload));
-        }
-    }
-    None
-}
-
-/// Waits for the end of a socket on which nothing is ever said.
-async fn ended(socket: &OwnedFd) -> Option<()> {
-    // SAFETY: the descriptor is borrowed, and outlives the registration.
-    let socket = unsafe { AsyncFd::register(socket.as_fd()) }.ok()?;
-    receive(&socket, &mut [0]).await.map(drop)
-}
-
-/// The next bytes. `None` at the end, or when there can be no more.
-async fn receive(socket: &AsyncFd<impl AsFd + AsRawFd>, buffer: &mut [u8]) -> Option<usize> {
-    loop {
-        let mut ready = socket.readable().await.ok()?;
-        // Else it was not ready after all.
-        if let Ok(result) = ready.try_io(|socket| Ok(channel::receive_now(socket.get_ref(), buffer)?)) {
-            return result.ok().filter(|&count| count > 0);
-        }
-    }
 }

@@ -5,21 +5,31 @@
 //! thread ([`runtime`]) listens ([`ears`]) to the run's control socket and passes on what it hears.
 
 pub mod adopt;
+#[cfg(unix)]
 pub mod borrow;
 mod ears;
 mod environment;
+#[cfg(unix)]
 mod inherited;
+mod line;
+#[cfg(unix)]
 mod plumbing;
+#[cfg(unix)]
 mod programs;
 pub mod register;
 mod run;
 pub mod runtime;
 mod silence;
 mod tier;
+#[cfg(unix)]
 mod unix;
 mod watch;
+#[cfg(windows)]
+mod windows;
+#[cfg(unix)]
 mod zygote;
 
+#[cfg(unix)]
 use std::os::fd::{OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,6 +39,7 @@ use crate::errno::Errno;
 use std::collections::BTreeMap;
 
 use crate::contain::Limits;
+#[cfg(unix)]
 use crate::contain::cgroup::Trouble;
 use crate::contain::{ProcessInfo, Usage};
 use crate::observe::counters::Counters;
@@ -38,11 +49,27 @@ use crate::run::lifecycle::Timeout;
 use crate::run::reason::{Ending, Reason};
 use crate::run::{Cause, Deadline, ExitStatus, Force, Policy};
 
+#[cfg(unix)]
 pub use crate::keeper::channel::pair as stream_pair;
+#[cfg(unix)]
 pub use plumbing::{duplicate, end_stream};
 pub use run::Run;
 pub use tier::Tier;
+#[cfg(unix)]
 pub use unix::{Launcher, Pending};
+#[cfg(windows)]
+pub use windows::{Launcher, Pending, duplicate, end_stream, hand_out, stream_pair};
+
+/// An end of a stream: what the system calls it, and its number.
+#[cfg(unix)]
+pub type OwnedStream = OwnedFd;
+#[cfg(unix)]
+pub type RawStream = RawFd;
+#[cfg(windows)]
+pub type OwnedStream = std::os::windows::io::OwnedHandle;
+/// The value of a handle.
+#[cfg(windows)]
+pub type RawStream = i32;
 
 /// What to start. The strings are as in [`crate::keeper::protocol::Command`], without the cookie.
 #[derive(Debug)]
@@ -76,7 +103,7 @@ pub struct Launch {
     /// How long nothing may be heard of it.
     pub silence_ms: Option<u64>,
     /// Our ends of its outputs, of those that were made before.
-    pub outputs: Vec<RawFd>,
+    pub outputs: Vec<RawStream>,
 }
 
 /// The terminal that a command is to have.
@@ -95,11 +122,14 @@ pub enum Stdio {
     /// One end of a new socket pair; the other comes back in [`Pending::streams`].
     Pipe,
     /// A descriptor of the caller's, which stays the caller's.
-    Fd(RawFd),
+    Fd(i32),
+    /// A handle, likewise.
+    #[cfg(windows)]
+    Handle(i32),
 }
 
 /// Ends of new streams, one per [`Stdio::Pipe`], at its place.
-pub type Streams = Vec<Option<OwnedFd>>;
+pub type Streams = Vec<Option<OwnedStream>>;
 
 /// Called on the native thread, once per event; the last is [`RunEvent::Extinct`], or the only one [`RunEvent::Refused`].
 pub type OnEvent = Arc<dyn Fn(RunEvent) + Send + Sync>;

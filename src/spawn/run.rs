@@ -1,19 +1,17 @@
 //! A run that was started, as its owner holds it.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::errno::Errno;
-use nix::libc;
-use nix::sys::socket::{MsgFlags, Shutdown, send, shutdown};
 use tokio::task::AbortHandle;
 
+use super::RawStream;
+use super::line::Line;
 use super::runtime::Runtime;
 use super::silence::Listening;
-use crate::identity::ProcessRef;
-use crate::keeper::protocol::{self, Request};
+use crate::keeper::protocol::Request;
 use crate::pty::{Size, Terminal};
 use crate::registry::Entry;
 use crate::run::lifecycle::REPORT_LIMIT_MS;
@@ -26,8 +24,7 @@ pub struct Run(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    control: OwnedFd,
-    keeper: ProcessRef,
+    line: Line,
     abandoned: AtomicBool,
     watchdog: Mutex<Option<Watchdog>>,
     runtime: &'static Runtime,
@@ -47,8 +44,7 @@ struct Watchdog {
 
 impl Run {
     pub(super) fn new(
-        control: OwnedFd,
-        keeper: ProcessRef,
+        line: Line,
         runtime: &'static Runtime,
         entry: Entry,
         grace_ms: u64,
@@ -57,8 +53,7 @@ impl Run {
     ) -> Self {
         let (abandoned, watchdog) = (AtomicBool::new(false), Mutex::new(None));
         Self(Arc::new(Inner {
-            control,
-            keeper,
+            line,
             abandoned,
             watchdog,
             runtime,
@@ -69,8 +64,8 @@ impl Run {
         }))
     }
 
-    pub(super) fn keeper(&self) -> &ProcessRef {
-        &self.0.keeper
+    pub(super) fn line(&self) -> &Line {
+        &self.0.line
     }
 
     pub(super) fn entry(&self) -> &Entry {
@@ -104,7 +99,7 @@ impl Run {
     }
 
     /// The bot reads the output at this descriptor from here on.
-    pub fn reading(&self, fd: RawFd) {
+    pub fn reading(&self, fd: RawStream) {
         if let Some(listening) = self.listening() {
             listening.reading(fd);
         }
@@ -124,7 +119,7 @@ impl Run {
     }
 
     /// Somebody else reads the output at this descriptor from here on.
-    pub fn lose(&self, fd: RawFd) {
+    pub fn lose(&self, fd: RawStream) {
         if let Some(listening) = self.listening() {
             listening.lose(fd);
         }
@@ -144,7 +139,7 @@ impl Run {
 
     /// Sends a signal to the root. That it did not arrive is told later, by [`super::RunEvent::SignalFailed`].
     pub fn signal(&self, signal: i32) -> Result<(), Errno> {
-        self.ask(&Request::Signal { signal })
+        self.0.line.signal(signal)
     }
 
     /// Ends the tree. It is over within the grace and a bounded time after it, also if the keeper does not do its part.
@@ -154,8 +149,7 @@ impl Run {
         asked
     }
 
-    /// A command runs as the same user as its keeper, and can stop it. One that was stopped is woken, and one that has not
-    /// ended the tree in time is killed: then its tree falls to the zygote.
+    /// A keeper that has not ended the tree in time is made to, see [`Line::insist`].
     fn watch(&self, limit: Duration) {
         let bites_at = Instant::now().checked_add(limit);
         let mut watchdog = self.watchdog();
@@ -163,12 +157,8 @@ impl Run {
         if watchdog.as_ref().is_some_and(|former| former.bites_at <= bites_at && former.bites_at.is_some()) {
             return;
         }
-        let keeper = self.0.keeper.clone();
-        let task = self.0.runtime.loop_handle.spawn(async move {
-            wake(&keeper);
-            tokio::time::sleep(limit).await;
-            let _ = keeper.signal(libc::SIGKILL);
-        });
+        let Some(insist) = self.0.line.insist(limit) else { return };
+        let task = self.0.runtime.loop_handle.spawn(insist);
         let former = watchdog.replace(Watchdog { bites_at, task: task.abort_handle() });
         if let Some(former) = former {
             former.task.abort();
@@ -176,7 +166,7 @@ impl Run {
     }
 
     pub(super) fn wake_keeper(&self) {
-        wake(&self.0.keeper);
+        self.0.line.wake();
     }
 
     /// The run's end has been heard.
@@ -205,31 +195,10 @@ impl Run {
 
     /// Ends the conversation.
     pub(super) fn hang_up(&self) {
-        let _ = shutdown(self.as_raw_fd(), Shutdown::Both);
+        self.0.line.hang_up();
     }
 
-    /// Never waits: a keeper always reads, so a full socket means that somebody has stopped it.
     pub(super) fn ask(&self, request: &Request) -> Result<(), Errno> {
-        let frame = protocol::encode(request).map_err(|_| Errno::EINVAL)?;
-        let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
-        send(self.as_raw_fd(), &frame, flags).map(drop)
-    }
-}
-
-/// Who is not stopped does not notice.
-fn wake(keeper: &ProcessRef) {
-    let _ = keeper.signal(libc::SIGCONT);
-}
-
-/// The control socket.
-impl AsFd for Run {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.control.as_fd()
-    }
-}
-
-impl AsRawFd for Run {
-    fn as_raw_fd(&self) -> RawFd {
-        self.0.control.as_raw_fd()
+        self.0.line.ask(request)
     }
 }

@@ -10,6 +10,7 @@ use nix::libc;
 
 use super::ears::Ears;
 use super::inherited::{self, Credentials};
+use super::line::{Ear, Exec, Line};
 use super::plumbing::Plumbing;
 use super::programs::{Program, Programs};
 use super::run::Run;
@@ -232,7 +233,8 @@ impl Begun {
         let Self { keeper, entry, listening, relay, launch, runtime, .. } = self;
         let Keeper { control, inbox, launch: exec, root, process, origin, cgroup, .. } = keeper;
         let terminal = relay.map(|relay| relay.start(&runtime.loop_handle));
-        let run = Run::new(control, process, runtime, entry.clone(), launch.grace_ms, listening, terminal);
+        let line = Line::new(control, process);
+        let run = Run::new(line, runtime, entry.clone(), launch.grace_ms, listening, terminal);
         // A keeper that cannot be told is dead, which its listener notices.
         let _ = run.ask(&Request::Own(Own {
             run_id: &launch.run_id,
@@ -246,9 +248,8 @@ impl Begun {
         }));
         let ears = Ears {
             run: run.clone(),
-            exec: Some(exec),
-            heard: Vec::new(),
-            inbox,
+            exec: Some(Exec(exec)),
+            ear: Some(Ear { heard: Vec::new(), inbox }),
             root,
             cgroup,
             origin: Some(origin),

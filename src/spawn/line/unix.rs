@@ -1,0 +1,213 @@
+//! A socket to a keeper that is a process.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::pin::pin;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::libc;
+use nix::sys::socket::{MsgFlags, Shutdown, send, shutdown};
+use tokio::io::unix::AsyncFd;
+
+use crate::contain::ProcessInfo;
+use crate::contain::cgroup::Recorded;
+use crate::contain::outside::{self, Target};
+use crate::identity::ProcessRef;
+use crate::keeper::channel;
+use crate::keeper::protocol::{self, Inbox, Report, Request};
+use crate::keeper::visit::Visit;
+use crate::registry::{Entry, Keeper, Record};
+use crate::run::lifecycle::{KILL_LIMIT_MS, ORPHAN_GRACE_MS};
+use crate::spawn::run::Run;
+use crate::spawn::runtime;
+use crate::spawn::unix::{EXEC_PATIENCE, refused_with};
+pub use crate::spawn::zygote::Origin;
+
+#[derive(Debug)]
+pub struct Line {
+    control: OwnedFd,
+    keeper: ProcessRef,
+}
+
+impl Line {
+    pub fn new(control: OwnedFd, keeper: ProcessRef) -> Self {
+        Self { control, keeper }
+    }
+
+    /// Never waits: a keeper always reads, so a full socket means that somebody has stopped it.
+    pub fn ask(&self, request: &Request) -> Result<(), Errno> {
+        let frame = protocol::encode(request).map_err(|_| Errno::EINVAL)?;
+        let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
+        send(self.control.as_raw_fd(), &frame, flags).map(drop)
+    }
+
+    /// To the root. That it did not arrive is told later.
+    pub fn signal(&self, signal: i32) -> Result<(), Errno> {
+        self.ask(&Request::Signal { signal })
+    }
+
+    pub fn hang_up(&self) {
+        let _ = shutdown(self.control.as_raw_fd(), Shutdown::Both);
+    }
+
+    /// Who is not stopped does not notice.
+    pub fn wake(&self) {
+        wake(&self.keeper);
+    }
+
+    /// A command runs as the same user as its keeper, and can stop it. One that was stopped is woken, and one that has not
+    /// ended the tree in time is killed: then its tree falls to the zygote.
+    #[allow(clippy::unnecessary_wraps)] // Elsewhere there is nobody to be stopped.
+    pub fn insist(&self, limit: Duration) -> Option<impl Future<Output = ()> + Send + 'static> {
+        let keeper = self.keeper.clone();
+        Some(async move {
+            wake(&keeper);
+            tokio::time::sleep(limit).await;
+            let _ = keeper.signal(libc::SIGKILL);
+        })
+    }
+}
+
+fn wake(keeper: &ProcessRef) {
+    let _ = keeper.signal(libc::SIGCONT);
+}
+
+/// The control socket.
+impl AsFd for Run {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.line().control.as_fd()
+    }
+}
+
+impl AsRawFd for Run {
+    fn as_raw_fd(&self) -> RawFd {
+        self.line().control.as_raw_fd()
+    }
+}
+
+/// Hears a keeper, once it is opened.
+pub struct Ear {
+    /// What the keeper has said already.
+    pub heard: Vec<Report>,
+    pub inbox: Inbox,
+}
+
+pub struct OpenEar {
+    socket: AsyncFd<Run>,
+    heard: std::vec::IntoIter<Report>,
+    inbox: Inbox,
+}
+
+impl Ear {
+    /// To be called on the native thread.
+    pub fn open(self, run: &Run) -> Option<OpenEar> {
+        // SAFETY: the descriptor is owned by what is registered.
+        let socket = unsafe { AsyncFd::register(run.clone()) }.ok()?;
+        Some(OpenEar { socket, heard: self.heard.into_iter(), inbox: self.inbox })
+    }
+}
+
+impl OpenEar {
+    /// The next report; `None` when there can be no more.
+    pub async fn next(&mut self) -> Option<Report> {
+        let mut buffer = [0; 1024];
+        loop {
+            if let Some(report) = self.heard.next() {
+                return Some(report);
+            }
+            if let Some(payload) = self.inbox.next_payload().ok()? {
+                return protocol::decode(&payload).ok();
+            }
+            let count = receive(&self.socket, &mut buffer).await?;
+            self.inbox.push(&buffer[..count]);
+        }
+    }
+}
+
+/// Closes when the command is executed.
+pub struct Exec(pub OwnedFd);
+
+impl Exec {
+    /// Waits until the command was executed (`None`, usually at once), or has failed to be. Somebody may have stopped the blank, which
+    /// is a process like any other; then it is woken.
+    pub async fn refusal(self, root: &ProcessRef) -> Option<Errno> {
+        let mut refusal = pin!(refusal(self.0));
+        loop {
+            match tokio::time::timeout(EXEC_PATIENCE, &mut refusal).await {
+                Ok(refusal) => return refusal,
+                Err(_) => drop(root.signal(libc::SIGCONT)),
+            }
+        }
+    }
+}
+
+async fn refusal(exec: OwnedFd) -> Option<Errno> {
+    // SAFETY: the descriptor is owned by what is registered.
+    let socket = unsafe { AsyncFd::register(exec) }.ok()?;
+    let mut inbox = Inbox::default();
+    let mut buffer = [0; 64];
+    while let Some(count) = receive(&socket, &mut buffer).await {
+        inbox.push(&buffer[..count]);
+        if let Some(payload) = inbox.next_payload().ok()? {
+            return Some(refused_with(&payload));
+        }
+    }
+    None
+}
+
+/// Asks a keeper that has no owner to take us for it. `ESRCH` if it is dead, too.
+pub fn take_over(
+    keeper: &Keeper,
+    root: &ProcessRef,
+    _record: &Record,
+    _entry: &Entry,
+) -> Result<(Line, Ear), Errno> {
+    let mut visit = Visit::start(&keeper.start_token, &keeper.address, root)?;
+    let heard = visit.adopt()?;
+    let line = Line::new(visit.socket, keeper.start_token.clone());
+    Ok((line, Ear { heard, inbox: visit.inbox }))
+}
+
+/// The keeper is gone, so the tree has lost its parent. It has come to the zygote, which ends all of it. If there is no
+/// zygote either, everything that can be proven to be ours goes from here.
+pub async fn end_lost(
+    run: &Run,
+    origin: Option<&Origin>,
+    root: ProcessRef,
+    run_id: String,
+    cgroup: Option<String>,
+) -> Vec<ProcessInfo> {
+    let grace = Duration::from_millis(ORPHAN_GRACE_MS);
+    let limit = Duration::from_millis(KILL_LIMIT_MS);
+    if let Some(Ok(gone)) = origin.map(Origin::orphans_gone) {
+        let _ = tokio::time::timeout(grace + limit, ended(&gone)).await;
+    }
+    let keeper = run.line().keeper.clone();
+    let end = move || {
+        let cgroup = cgroup.as_deref().map(|path| Recorded { path, keeper: &keeper });
+        let target = Target { cgroup, ..Target::spawned(&root, &run_id) };
+        outside::end_tree(&target, libc::SIGTERM, grace, limit).survivors
+    };
+    match runtime::get() {
+        Ok(runtime) => runtime.run(end).await.unwrap_or_default(),
+        Err(_) => Vec::new(),
+    }
+}
+
+/// Waits for the end of a socket on which nothing is ever said.
+async fn ended(socket: &OwnedFd) -> Option<()> {
+    // SAFETY: the descriptor is borrowed, and outlives the registration.
+    let socket = unsafe { AsyncFd::register(socket.as_fd()) }.ok()?;
+    receive(&socket, &mut [0]).await.map(drop)
+}
+
+/// The next bytes. `None` at the end, or when there can be no more.
+async fn receive(socket: &AsyncFd<impl AsFd + AsRawFd>, buffer: &mut [u8]) -> Option<usize> {
+    loop {
+        let mut ready = socket.readable().await.ok()?;
+        // Else it was not ready after all.
+        if let Ok(result) = ready.try_io(|socket| Ok(channel::receive_now(socket.get_ref(), buffer)?)) {
+            return result.ok().filter(|&count| count > 0);
+        }
+    }
+}
