@@ -1,7 +1,5 @@
 //! The command's environment.
 
-use std::ffi::{CStr, c_char};
-
 use super::TerminalSettings;
 use crate::contain::cookie;
 use crate::pty::USUAL_NAME;
@@ -20,7 +18,7 @@ pub fn block(given: Option<&str>, run_id: &str, terminal: Option<&TerminalSettin
     };
     if let Some(TerminalSettings { name, .. }) = terminal {
         if name.is_some() {
-            block = block.split_inclusive('\0').filter(|pair| !pair.starts_with("TERM=")).collect();
+            block = block.split_inclusive('\0').filter(|pair| value_of("TERM", pair).is_none()).collect();
         }
         if value(&block, "TERM").is_none() {
             block.extend(["TERM=", name.as_deref().unwrap_or(USUAL_NAME), "\0"]);
@@ -33,33 +31,62 @@ pub fn block(given: Option<&str>, run_id: &str, terminal: Option<&TerminalSettin
 
 /// The value of a variable in such a block; the first one counts, as for `getenv`.
 pub fn value<'a>(block: &'a str, key: &str) -> Option<&'a str> {
-    block.split('\0').find_map(|pair| pair.strip_prefix(key)?.strip_prefix('='))
+    block.split('\0').find_map(|pair| value_of(key, pair))
+}
+
+fn value_of<'a>(key: &str, pair: &'a str) -> Option<&'a str> {
+    pair.split_once('=').filter(|(name, _)| is_same(name, key)).map(|(_, value)| value)
+}
+
+/// On Windows the case of a name does not matter.
+fn is_same(name: &str, key: &str) -> bool {
+    if cfg!(windows) { name.eq_ignore_ascii_case(key) } else { name == key }
 }
 
 fn own(without: &[&str]) -> String {
-    let mut block = String::with_capacity(8 << 10);
-    for variable in std::iter::successors(Some(0), |index| Some(index + 1)).map_while(variable) {
-        let bytes = variable.to_bytes();
-        let name = bytes.split(|&byte| byte == b'=').next().unwrap_or_default();
-        if name != cookie::VARIABLE.as_bytes() && !without.iter().any(|other| other.as_bytes() == name) {
-            block.extend([&*variable.to_string_lossy(), "\0"]);
-        }
+    own::block(|name| !is_same(name, cookie::VARIABLE) && !without.iter().any(|other| is_same(name, other)))
+}
+
+#[cfg(windows)]
+mod own {
+    use crate::spawn::windows::environment;
+
+    /// The process's variables of those names. What is no Unicode is replaced.
+    pub fn block(is_passed_on: impl Fn(&str) -> bool) -> String {
+        let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
+        environment::block(std::env::vars_os().map(|(name, value)| (text(name), text(value))), is_passed_on)
     }
-    block
 }
 
-// SAFETY: the C library defines it, as an array that ends with a null pointer.
-unsafe extern "C" {
-    static environ: *const *const c_char;
-}
+#[cfg(unix)]
+mod own {
+    use std::ffi::{CStr, c_char};
 
-/// One variable of the process, as `KEY=value`. `std::env::vars_os` would copy each twice.
-fn variable(index: usize) -> Option<&'static CStr> {
-    // SAFETY: `environ` is an array that ends with a null pointer, and so far there was none. Only the thread that is
-    // calling us changes it: JS code, on Node's main thread.
-    unsafe {
-        let start = environ.as_ref().map(|first| std::ptr::from_ref(first).add(index))?;
-        (*start).as_ref().map(|text| CStr::from_ptr(text))
+    /// The process's variables of those names. What is no Unicode is replaced.
+    pub fn block(is_passed_on: impl Fn(&str) -> bool) -> String {
+        let mut block = String::with_capacity(8 << 10);
+        for variable in std::iter::successors(Some(0), |index| Some(index + 1)).map_while(variable) {
+            let variable = variable.to_string_lossy();
+            if is_passed_on(variable.split('=').next().unwrap_or_default()) {
+                block.extend([&*variable, "\0"]);
+            }
+        }
+        block
+    }
+
+    // SAFETY: the C library defines it, as an array that ends with a null pointer.
+    unsafe extern "C" {
+        static environ: *const *const c_char;
+    }
+
+    /// One variable of the process, as `KEY=value`. `std::env::vars_os` would copy each twice.
+    fn variable(index: usize) -> Option<&'static CStr> {
+        // SAFETY: `environ` is an array that ends with a null pointer, and so far there was none. Only the thread that is
+        // calling us changes it: JS code, on Node's main thread.
+        unsafe {
+            let start = environ.as_ref().map(|first| std::ptr::from_ref(first).add(index))?;
+            (*start).as_ref().map(|text| CStr::from_ptr(text))
+        }
     }
 }
 

@@ -24,7 +24,7 @@ mod tier;
 #[cfg(unix)]
 mod unix;
 mod watch;
-#[cfg(windows)]
+#[cfg(any(windows, test))]
 mod windows;
 #[cfg(unix)]
 mod zygote;
