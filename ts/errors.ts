@@ -1,6 +1,8 @@
 // Errors in Node's own shapes, so that callers of child_process need not change a line.
 
-import { getSystemErrorName, inspect } from 'node:util'
+import { constants } from 'node:os'
+import { getSystemErrorMap, getSystemErrorName, inspect } from 'node:util'
+import { isWindows } from './windows.js'
 
 type ErrorClass = new (message: string) => Error
 
@@ -40,6 +42,13 @@ export function outOfRange(name: string, range: string, value: unknown): Error {
 
 export function unknownSignal(signal: unknown): Error {
   return codedError(TypeError, 'ERR_UNKNOWN_SIGNAL', `Unknown signal: ${String(signal)}`)
+}
+
+/** On Windows Node has numbers of its own, and `os.constants.errno` is the C library's. */
+export function errnoOf(code: 'EINVAL'): number {
+  if (!isWindows) return constants.errno[code]
+  const number = [...getSystemErrorMap()].find(([, [name]]) => name === code)?.[0]
+  return number === undefined ? constants.errno[code] : -number
 }
 
 /** What a failed system call looks like in Node. `errno` is positive here and negative there. */

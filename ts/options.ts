@@ -17,7 +17,8 @@ import { invalidType, invalidValue, outOfRange } from './errors.js'
 import { freshId } from './ids.js'
 import { type Containment, readContainment } from './limits.js'
 import { readTerminal, type TerminalSettings } from './pty.js'
-import { killSignalNumber } from './signals.js'
+import { delivered, killSignalNumber } from './signals.js'
+import { isWindows, namesOnWindows, type ShellCommand, shellOnWindows } from './windows.js'
 
 /** Everything about a run that does not concern its descriptors. */
 export interface RunSettings extends Containment {
@@ -29,6 +30,8 @@ export interface RunSettings extends Containment {
   cwd: string | undefined
   uid: number | undefined
   gid: number | undefined
+  windowsHide: boolean
+  windowsVerbatimArguments: boolean
   runId: string
   /** The caller has chosen it. */
   givenId: boolean
@@ -78,8 +81,8 @@ export function readArguments(
   }
   // Without a prototype: what somebody has put on Object.prototype is not an option.
   const options = { __proto__: null, ...given } as unknown as SpawnOwnedOptions
-  const { file, argv } = commandLine(command, args, options)
-  const killSignal = killSignalNumber(options.killSignal)
+  const { file, argv, verbatim } = commandLine(command, args, options)
+  const killSignal = delivered(killSignalNumber(options.killSignal))
   return {
     file,
     argv,
@@ -88,6 +91,7 @@ export function readArguments(
     uid: optionalInt32(options.uid, 'options.uid'),
     gid: optionalInt32(options.gid, 'options.gid'),
     ...nodeSwitches(options),
+    windowsVerbatimArguments: verbatim || options.windowsVerbatimArguments === true,
     ...ownership(options, file, argv, graceMs),
     ...readContainment(options),
     ...deadline(options, killSignal),
@@ -106,13 +110,20 @@ function commandLine(command: string, args: readonly unknown[], options: SpawnOw
   if (argv0 != null) checkString(argv0, 'options.argv0')
   let file = command
   let rest = args
+  let verbatim = false
   if (shell) {
     if (args.length > 0) warnAboutShellArguments()
     if (typeof shell === 'string') checkString(shell, 'options.shell')
-    file = typeof shell === 'string' ? shell : '/bin/sh'
-    rest = ['-c', [command, ...args].join(' ')]
+    ;({ file, args: rest, verbatim } = throughShell(shell, [command, ...args].join(' ')))
   }
-  return { file, argv: [typeof argv0 === 'string' ? argv0 : file, ...rest] }
+  return { file, argv: [typeof argv0 === 'string' ? argv0 : file, ...rest], verbatim }
+}
+
+function throughShell(shell: string | true, command: string): ShellCommand {
+  if (isWindows) {
+    return shellOnWindows(typeof shell === 'string' ? shell : process.env.comspec || 'cmd.exe', command)
+  }
+  return { file: typeof shell === 'string' ? shell : '/bin/sh', args: ['-c', command], verbatim: false }
 }
 
 let warned = false
@@ -146,10 +157,12 @@ function usesOwnEnvironment(options: SpawnOwnedOptions): boolean {
 export function environment(given: NodeJS.ProcessEnv | undefined): string[] {
   const env = given || process.env
   const pairs: string[] = []
+  const keys: string[] = []
   // Inherited keys are included on purpose, as in Node.
-  for (const key in env) {
+  for (const key in env) keys.push(key)
+  for (const key of isWindows ? namesOnWindows(keys) : keys) {
     const value = env[key]
-    if (value === undefined || key === COOKIE) continue
+    if (value === undefined || (isWindows ? key.toUpperCase() : key) === COOKIE) continue
     checkNoNul(key, `options.env['${key}']`)
     checkNoNul(String(value), `options.env['${key}']`)
     pairs.push(`${key}=${value}`)
@@ -184,7 +197,11 @@ function nodeSwitches(options: SpawnOwnedOptions) {
       "must be one of: undefined, 'json', 'advanced'",
     )
   }
-  return { abort, serialization: serialization ?? 'json' } as const
+  return {
+    abort,
+    serialization: serialization ?? 'json',
+    windowsHide: options.windowsHide === true,
+  } as const
 }
 
 function ownership(options: SpawnOwnedOptions, file: string, argv: readonly unknown[], graceMs: number) {

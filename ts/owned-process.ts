@@ -17,8 +17,9 @@ import type { RunSettings } from './options.js'
 import { OutputMeter } from './output-meter.js'
 import type { Owner } from './owner.js'
 import { checkSize } from './pty.js'
-import { signalName, signalNumber } from './signals.js'
+import { delivered, signalName, signalNumber } from './signals.js'
 import { Pipes } from './stdio.js'
+import { isWindows } from './windows.js'
 
 /**
  * The class is built on EventEmitter and then placed below ChildProcess (see the end of this file): `instanceof
@@ -144,7 +145,7 @@ export class OwnedProcess extends EventEmitter {
   }
 
   kill(signal?: NodeJS.Signals | number): boolean {
-    const number = signal === 0 ? 0 : signalNumber(signal === undefined ? 'SIGTERM' : signal)
+    const number = signal === 0 ? 0 : delivered(signalNumber(signal === undefined ? 'SIGTERM' : signal))
     if (this.#postponed) {
       if (!ENDS.has(number)) return false
       this.#callOff('manual-cancel')
@@ -152,8 +153,7 @@ export class OwnedProcess extends EventEmitter {
     }
     if (this.#exited || this.#native === undefined) return false
     const errno = this.#native.signal(number)
-    // The keeper has ended, so the root has too, but nobody here has heard of it yet: like a zombie in Node.
-    if (errno !== 0 && errno !== constants.errno.EPIPE && errno !== constants.errno.ECONNRESET) return false
+    if (errno !== 0 && !this.#isOver(errno)) return false
     this.killed = true
     return true
   }
@@ -417,6 +417,17 @@ export class OwnedProcess extends EventEmitter {
     // On the next tick, so that somebody who starts to read when the process has exited gets everything.
     process.nextTick(() => this.#pipes?.drain())
     this.#closeOne()
+  }
+
+  /** What it means that a signal could not even be sent. Throws if there is no such signal on this system, as Node does. */
+  #isOver(errno: number): boolean {
+    const error = errnoError(errno, 'kill')
+    if (error.code === 'EINVAL' || error.code === 'ENOSYS') throw error
+    // The keeper has ended, so the root has too, but nobody here has heard of it yet: like a zombie in Node.
+    if (error.code === 'EPIPE' || error.code === 'ECONNRESET') return true
+    // Elsewhere it was not the process that refused, but the way to its keeper.
+    if (isWindows) this.#onSignalFailed(errno)
+    return false
   }
 
   /** ESRCH is an exit that we have not heard of yet. */

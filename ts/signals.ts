@@ -2,6 +2,7 @@
 
 import { constants } from 'node:os'
 import { invalidType, unknownSignal } from './errors.js'
+import { isWindows, signalOnWindows } from './windows.js'
 
 const numbers = constants.signals as Record<string, number>
 const names = new Map<number, NodeJS.Signals>()
@@ -18,6 +19,11 @@ export function signalNumber(signal: unknown): number {
     if (number !== undefined) return number
   }
   throw unknownSignal(signal)
+}
+
+/** What becomes of a signal that is sent to one process. */
+export function delivered(number: number): number {
+  return isWindows ? signalOnWindows(number, numbers) : number
 }
 
 /** Like {@link signalNumber}, for options: undefined and null mean SIGTERM, and other types are ERR_INVALID_ARG_TYPE. */

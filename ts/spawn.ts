@@ -157,6 +157,8 @@ function tryToStart(
     cwd: settings.cwd,
     uid: settings.uid,
     gid: settings.gid,
+    windowsHide: settings.windowsHide,
+    verbatimArguments: settings.windowsVerbatimArguments,
     stdio,
     terminal: settings.terminal,
     keepOnOwnerExit: settings.keepOnOwnerExit,

@@ -17,6 +17,8 @@ pub const STREAM: i32 = -3;
 
 /// What to start. Strings as in the keeper's protocol: each argument and each variable ended by a NUL.
 #[napi(object, object_to_js = false)]
+// They are what the JS options are.
+#[allow(clippy::struct_excessive_bools)]
 pub struct LaunchOptions {
     pub run_id: String,
     /// The caller has chosen the id.
@@ -34,6 +36,9 @@ pub struct LaunchOptions {
     pub cwd: Option<String>,
     pub uid: Option<i32>,
     pub gid: Option<i32>,
+    /// Only Windows has use for these two.
+    pub windows_hide: bool,
+    pub verbatim_arguments: bool,
     /// For each of the command's descriptors: one of ours, or -1 closed, -2 `/dev/null`, -3 a new stream.
     pub stdio: Vec<i32>,
     /// If it is to have a terminal. Then the first two descriptors are what is typed and what it says, and the third is nothing.
@@ -106,6 +111,8 @@ impl LaunchOptions {
             cwd: options.cwd,
             uid: options.uid.map(i32::cast_unsigned),
             gid: options.gid.map(i32::cast_unsigned),
+            windows_hide: options.windows_hide,
+            verbatim: options.verbatim_arguments,
             stdio,
             terminal: options.terminal.map(TerminalOptions::settings).transpose()?,
             on_owner_exit: policy(options.keep_on_owner_exit),

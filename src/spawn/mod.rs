@@ -91,6 +91,10 @@ pub struct Launch {
     pub cwd: Option<String>,
     pub uid: Option<u32>,
     pub gid: Option<u32>,
+    /// Windows: without a window.
+    pub windows_hide: bool,
+    /// Windows: the arguments are the command line as it is, without quotes of ours.
+    pub verbatim: bool,
     pub stdio: Vec<Stdio>,
     /// If it is to have a terminal. Then the first two of `stdio` are what is typed and what it says.
     pub terminal: Option<TerminalSettings>,

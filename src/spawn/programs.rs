@@ -113,6 +113,8 @@ mod tests {
             cwd: None,
             uid: None,
             gid: None,
+            windows_hide: false,
+            verbatim: false,
             terminal: None,
             stdio: Vec::new(),
             on_owner_exit: Policy::Kill,
