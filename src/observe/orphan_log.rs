@@ -10,14 +10,12 @@
 //! to `.1`, in place of the one before.
 
 use std::fmt::{self, Write as _};
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::fs::File;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use nix::libc;
-use nix::unistd::geteuid;
+use crate::registry::disk::{self, Refusal};
 
 /// What is longer is moved aside before the next batch.
 const LIMIT: u64 = 1 << 20;
@@ -115,18 +113,6 @@ pub struct OrphanLog {
     limit: u64,
 }
 
-/// Why nothing was written.
-#[derive(Debug)]
-pub enum LogError {
-    /// We follow none: whoever can place one could make us write elsewhere.
-    Symlink,
-    NotAFile,
-    Foreign {
-        uid: u32,
-    },
-    Unwritable(io::Error),
-}
-
 impl OrphanLog {
     /// Touches no disk.
     pub fn new(path: PathBuf) -> Self {
@@ -138,9 +124,9 @@ impl OrphanLog {
     }
 
     /// Writes a batch. Blocks for a disk, but never for another bot.
-    pub fn append(&self, batch: &Batch) -> Result<(), LogError> {
+    pub fn append(&self, batch: &Batch) -> Result<(), Refusal> {
         let mut file = self.make_room(self.open()?, batch.text.len())?;
-        file.write_all(batch.text.as_bytes()).map_err(LogError::Unwritable)
+        file.write_all(batch.text.as_bytes()).map_err(Refusal::Failed)
     }
 
     /// The file that was opened, or a new one if it has become too long.
@@ -149,25 +135,20 @@ impl OrphanLog {
     /// the other gets it afterwards, sees that the name belongs to another file by now, and moves nothing: otherwise it would
     /// put a file of a few lines in place of a full one. Whoever does not get the lock, or finds that nothing can be moved, writes
     /// to the end of the file it has, which is not lost by being moved.
-    fn make_room(&self, file: File, length: usize) -> Result<File, LogError> {
-        let size = file.metadata().map_err(LogError::Unwritable)?.len();
+    fn make_room(&self, file: File, length: usize) -> Result<File, Refusal> {
+        let size = file.metadata().map_err(Refusal::Failed)?.len();
         if size == 0 || size.saturating_add(length as u64) <= self.limit {
             return Ok(file);
         }
-        match file.try_lock() {
-            Ok(()) if self.is_in_place(&file) => match std::fs::rename(&self.path, self.rotated()) {
-                Ok(()) => self.open(),
-                Err(_) => Ok(file),
-            },
-            Ok(()) => self.open(),
-            Err(TryLockError::WouldBlock | TryLockError::Error(_)) => Ok(file),
-        }
-    }
-
-    fn is_in_place(&self, file: &File) -> bool {
-        match (file.metadata(), std::fs::symlink_metadata(&self.path)) {
-            (Ok(ours), Ok(there)) => (ours.dev(), ours.ino()) == (there.dev(), there.ino()),
-            _ => false,
+        match disk::try_lock(&file) {
+            Ok(true) if disk::is_in_place(&file, &self.path) => {
+                match std::fs::rename(&self.path, self.rotated()) {
+                    Ok(()) => self.open(),
+                    Err(_) => Ok(file),
+                }
+            }
+            Ok(true) => self.open(),
+            Ok(false) | Err(_) => Ok(file),
         }
     }
 
@@ -177,37 +158,11 @@ impl OrphanLog {
         name.into()
     }
 
-    fn open(&self) -> Result<File, LogError> {
+    fn open(&self) -> Result<File, Refusal> {
         if let Some(folder) = self.path.parent() {
-            let made = std::fs::DirBuilder::new().recursive(true).mode(0o755).create(folder);
-            made.map_err(LogError::Unwritable)?;
+            disk::make_folder(folder).map_err(Refusal::Failed)?;
         }
-        // Without blocking, so that a FIFO in its place does not hold us up before we can see what it is.
-        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
-        let opened =
-            OpenOptions::new().append(true).create(true).mode(0o600).custom_flags(flags).open(&self.path);
-        let file = opened.map_err(|error| match error.raw_os_error() {
-            Some(libc::ELOOP) => LogError::Symlink,
-            Some(libc::ENXIO | libc::EISDIR) => LogError::NotAFile,
-            _ => LogError::Unwritable(error),
-        })?;
-        let meta = file.metadata().map_err(LogError::Unwritable)?;
-        match meta.uid() {
-            _ if !meta.is_file() => Err(LogError::NotAFile),
-            uid if uid != geteuid().as_raw() => Err(LogError::Foreign { uid }),
-            _ => Ok(file),
-        }
-    }
-}
-
-impl fmt::Display for LogError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Symlink => f.write_str("it is a symbolic link, and none is followed"),
-            Self::NotAFile => f.write_str("it is not a plain file"),
-            Self::Foreign { uid } => write!(f, "it belongs to another user (uid {uid})"),
-            Self::Unwritable(error) => write!(f, "{error}"),
-        }
+        disk::open(&self.path, &disk::appending())
     }
 }
 

@@ -15,7 +15,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -71,9 +71,12 @@ impl Checkpointer {
 
     /// `settle` has the last word on what is to be written; it returns whether it has changed something. What the file says
     /// from here on is in `seen`, so that nobody of this process need read it.
+    ///
+    /// `patience` is for each step that somebody else, who has a file open, may be in the way of for a moment.
     pub fn run(
         &mut self,
         seen: &Mutex<LastRead>,
+        patience: Duration,
         settle: impl FnOnce(&mut Table) -> bool,
         trouble: &mut Vec<Trouble>,
     ) -> Result<Outcome, RegistryError> {
@@ -82,12 +85,18 @@ impl Checkpointer {
         if disk::stamp(&self.paths.old).is_some() {
             // Somebody died at it. What it has must be in the file before the journal can take its place.
             self.apply_old(&mut table, trouble)?;
-            Replacement::write(&self.paths.json, |file| render(&table, file))?.put_in_place()?;
-            self.remove_old();
+            let new = Replacement::write(&self.paths.json, |file| render(&table, file))?;
+            disk::patiently(patience, || new.put_in_place()).map_err(|error| new.failed(&error))?;
+            self.remove_old(patience);
         }
         failpoint::hit();
-        // Nobody has written anything if there is none.
-        let _ = std::fs::rename(&self.paths.journal, &self.paths.old);
+        match disk::patiently(patience, || std::fs::rename(&self.paths.journal, &self.paths.old)) {
+            // Nobody has written anything if there is none.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(disk::unwritable(&self.paths.journal, &error));
+            }
+            _ => {}
+        }
         failpoint::hit();
         changed |= self.apply_old(&mut table, trouble)?;
         changed |= settle(&mut table);
@@ -96,13 +105,17 @@ impl Checkpointer {
         if changed {
             let new = Replacement::write(&self.paths.json, |file| render(&table, file))?;
             // The file and what is known of it change together. Whoever came in between would find another file than the one it
-            // knows, and read all of it, on the event loop perhaps.
-            let mut seen = locked(seen);
-            *seen = Some(known(new.put_in_place()?));
+            // knows, and read all of it, on the event loop perhaps. But nobody has to wait there while we try again.
+            let put_in_place = || {
+                let mut seen = locked(seen);
+                *seen = Some(known(new.put_in_place()?));
+                Ok(())
+            };
+            disk::patiently(patience, put_in_place).map_err(|error| new.failed(&error))?;
         } else {
             *locked(seen) = disk::stamp(&self.paths.json).map(known);
         }
-        self.remove_old();
+        self.remove_old(patience);
         Ok(if changed { Outcome::Written } else { Outcome::UpToDate })
     }
 
@@ -121,9 +134,10 @@ impl Checkpointer {
         Ok(apply(&bytes, table, &self.paths, trouble))
     }
 
-    fn remove_old(&self) {
+    /// Should that fail, the next checkpoint begins with it: all of it is in the file, and applying it again changes nothing.
+    fn remove_old(&self, patience: Duration) {
         failpoint::hit();
-        let _ = std::fs::remove_file(&self.paths.old);
+        let _ = disk::patiently(patience, || std::fs::remove_file(&self.paths.old));
     }
 
     /// What the file says. True if it is to be written in any case.
@@ -308,17 +322,13 @@ fn render(table: &Table, file: &mut dyn Write) -> io::Result<()> {
 /// The lock, or `None` if somebody has it. The path must still be the file that was locked: a folder may have been deleted and
 /// made anew meanwhile, and then another file is the one that everybody locks.
 fn lock(paths: &Paths) -> Result<Option<File>, RegistryError> {
-    let file = match disk::open_to_append(&paths.lock, true) {
+    let file = match disk::open_to_append(&paths.lock) {
         Err(RegistryError::Unwritable { errno: crate::errno::Errno::ENOENT, .. }) => {
             paths.make_folder()?;
-            disk::open_to_append(&paths.lock, true)?
+            disk::open_to_append(&paths.lock)?
         }
         opened => opened?,
     };
-    match file.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => return Ok(None),
-        Err(TryLockError::Error(error)) => return Err(disk::unwritable(&paths.lock, &error)),
-    }
-    Ok(disk::is_in_place(&file, &paths.lock).then_some(file))
+    let is_ours = disk::try_lock(&file).map_err(|error| disk::unwritable(&paths.lock, &error))?;
+    Ok((is_ours && disk::is_in_place(&file, &paths.lock)).then_some(file))
 }

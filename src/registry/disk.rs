@@ -1,16 +1,42 @@
-//! The registry's files, opened with care: mode 0600, no symbolic link followed, nobody else's.
+//! The registry's files, opened with care: for their owner only, no symbolic link followed, nobody else's.
+//!
+//! What the systems do differently is in [`unix`] and [`windows`], behind the same functions:
+//!
+//! | function | contract |
+//! |---|---|
+//! | `options` | how a file of ours is opened: no link followed, no waiting, nobody else may read what is made |
+//! | `folder_builder` | how a folder is made, with all above it |
+//! | `refusal` | what it means that a file could not be opened |
+//! | `stranger` | whose an open file is, if it is not ours |
+//! | `look`, `look_at` | the stamp of an open file, and of what is at a path, without following a link |
+//! | `is_momentary` | whether an error may be over in a moment |
+//! | `try_lock`, `lock_byte` | a lock that goes with the open file; false if somebody has it. Nobody who reads or writes notices |
+//! | `hold` | keeps a file's pages while another takes its place, where that costs something |
+//! | `errno_of` | an error, by the name that Node uses |
+//! | `plain` | a path as people write it |
 
+#[cfg(test)]
+mod tests;
+#[cfg(unix)]
+mod unix;
+#[cfg(windows)]
+mod windows;
+
+#[cfg(unix)]
+use unix as system;
+#[cfg(windows)]
+use windows as system;
+
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-
-use crate::errno::Errno;
-use nix::libc;
-use nix::unistd::geteuid;
+use std::time::{Duration, Instant};
 
 use super::error::RegistryError;
 use super::failpoint;
+
+pub use system::{JOURNAL_STAYS_OPEN, errno_of, lock_byte, plain, try_lock};
 
 /// Where a registry lives.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -41,9 +67,13 @@ impl Paths {
     /// The folder, made if it is not there.
     pub fn make_folder(&self) -> Result<(), RegistryError> {
         let Some(folder) = self.json.parent() else { return Ok(()) };
-        let made = std::fs::DirBuilder::new().recursive(true).mode(0o755).create(folder);
-        made.map_err(|error| unwritable(&self.json, &error))
+        make_folder(folder).map_err(|error| unwritable(&self.json, &error))
     }
+}
+
+/// The folder and all above it, made if they are not there.
+pub fn make_folder(folder: &Path) -> io::Result<()> {
+    system::folder_builder().recursive(true).create(folder)
 }
 
 /// Which content a path had: another file, or the same one changed, has another stamp.
@@ -60,48 +90,105 @@ impl Stamp {
     pub fn file(self) -> (u64, u64) {
         (self.device, self.inode)
     }
-
-    pub fn of(meta: &std::fs::Metadata) -> Self {
-        Self {
-            device: meta.dev(),
-            inode: meta.ino(),
-            size: meta.size(),
-            changed: (meta.ctime(), meta.ctime_nsec()),
-        }
-    }
-}
-
-/// Whether a file that was opened is the one that others find there: a lock on another one means nothing.
-pub fn is_in_place(file: &File, path: &Path) -> bool {
-    match (file.metadata(), std::fs::symlink_metadata(path)) {
-        (Ok(ours), Ok(there)) => (ours.dev(), ours.ino()) == (there.dev(), there.ino()),
-        _ => false,
-    }
-}
-
-/// A file to append to, made if it is not there and `create` says so.
-pub fn open_to_append(path: &Path, create: bool) -> Result<File, RegistryError> {
-    let file = OpenOptions::new().append(true).create(create).mode(0o600).custom_flags(FLAGS).open(path);
-    checked(path, file.map_err(|error| problem(path, &error, unwritable))?)
-}
-
-/// The whole file and its stamp; `None` if there is none.
-pub fn read(path: &Path) -> Result<Option<(Vec<u8>, Stamp)>, RegistryError> {
-    let opened = OpenOptions::new().read(true).custom_flags(FLAGS).open(path);
-    let file = match opened {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        opened => opened.map_err(|error| problem(path, &error, unreadable))?,
-    };
-    let mut file = checked(path, file)?;
-    let stamp = Stamp::of(&file.metadata().map_err(|error| unreadable(path, &error))?);
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
-    Ok(Some((bytes, stamp)))
 }
 
 /// What `path` is now, without following a link.
 pub fn stamp(path: &Path) -> Option<Stamp> {
-    std::fs::symlink_metadata(path).ok().map(|meta| Stamp::of(&meta))
+    system::look_at(path).ok()
+}
+
+/// Whether a file that was opened is the one that others find there: a lock on another one means nothing.
+pub fn is_in_place(file: &File, path: &Path) -> bool {
+    match (system::look(file), system::look_at(path)) {
+        (Ok(ours), Ok(there)) => ours.file() == there.file(),
+        _ => false,
+    }
+}
+
+/// How long something is tried again that may be over in a moment, where somebody waits for it: on the event loop.
+pub const MOMENT: Duration = Duration::from_millis(100);
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Tries again what fails for a moment only, see `is_momentary`. On Unix nothing does.
+pub fn patiently<T>(patience: Duration, mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let mut give_up_at = None;
+    loop {
+        match attempt() {
+            Err(error)
+                if system::is_momentary(&error)
+                    && Instant::now() < *give_up_at.get_or_insert_with(|| Instant::now() + patience) =>
+            {
+                std::thread::sleep(PAUSE);
+            }
+            result => return result,
+        }
+    }
+}
+
+/// Why a file is not opened.
+#[derive(Debug)]
+pub enum Refusal {
+    /// We follow none: whoever can place one could make us write elsewhere.
+    Symlink,
+    /// Not a plain file.
+    NotAFile,
+    /// Another user's, named as the system names users.
+    Foreign {
+        owner: String,
+    },
+    Failed(io::Error),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Symlink => f.write_str("it is a symbolic link, and none is followed"),
+            Self::NotAFile => f.write_str("it is not a plain file"),
+            Self::Foreign { owner } => write!(f, "it belongs to another user ({owner})"),
+            Self::Failed(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+/// A file of ours, and nothing else that may be in its place.
+pub fn open(path: &Path, options: &OpenOptions) -> Result<File, Refusal> {
+    let file = patiently(MOMENT, || options.open(path)).map_err(|error| system::refusal(path, error))?;
+    let meta = file.metadata().map_err(Refusal::Failed)?;
+    if meta.is_symlink() {
+        return Err(Refusal::Symlink);
+    }
+    if !meta.is_file() {
+        return Err(Refusal::NotAFile);
+    }
+    match system::stranger(&file, &meta) {
+        Some(owner) => Err(Refusal::Foreign { owner }),
+        None => Ok(file),
+    }
+}
+
+/// How a file is opened to append to it, and made if it is not there. It can be locked.
+pub fn appending() -> OpenOptions {
+    let mut options = system::options();
+    // Reading is for Windows: what is open to append only cannot be locked there.
+    options.read(true).append(true).create(true);
+    options
+}
+
+/// A file to append to, made if it is not there.
+pub fn open_to_append(path: &Path) -> Result<File, RegistryError> {
+    open(path, &appending()).map_err(|refusal| refused(path, refusal, unwritable))
+}
+
+/// The whole file and its stamp; `None` if there is none.
+pub fn read(path: &Path) -> Result<Option<(Vec<u8>, Stamp)>, RegistryError> {
+    let mut file = match open(path, system::options().read(true)) {
+        Err(Refusal::Failed(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened.map_err(|refusal| refused(path, refusal, unreadable))?,
+    };
+    let stamp = system::look(&file).map_err(|error| unreadable(path, &error))?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
+    Ok(Some((bytes, stamp)))
 }
 
 /// A file that is about to take another's place in one step: whoever reads sees the old content or the new, whole.
@@ -129,23 +216,17 @@ impl<'a> Replacement<'a> {
         let _ = std::fs::remove_file(&temporary);
         failpoint::hit();
         let written = (|| {
-            let mut file = OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .mode(0o600)
-                .custom_flags(FLAGS)
-                .open(&temporary)?;
+            let mut options = system::options();
+            options.write(true).create_new(true);
+            let mut file = patiently(MOMENT, || options.open(&temporary))?;
             let mut pieces = BufWriter::with_capacity(PIECE, Pieces(&mut file));
             render(&mut pieces)?;
             pieces.flush()?;
             drop(pieces);
-            Ok(Stamp::of(&file.metadata()?))
+            system::look(&file)
         })();
         match written {
-            Ok(stamp) => {
-                let former = OpenOptions::new().read(true).custom_flags(FLAGS | libc::O_PATH).open(path).ok();
-                Ok(Self { path, temporary, stamp, _former: former })
-            }
+            Ok(stamp) => Ok(Self { path, temporary, stamp, _former: system::hold(path) }),
             Err(error) => {
                 let _ = std::fs::remove_file(&temporary);
                 Err(unwritable(path, &error))
@@ -153,15 +234,18 @@ impl<'a> Replacement<'a> {
         }
     }
 
-    /// Puts it in place. Returns its stamp.
-    pub fn put_in_place(&self) -> Result<Stamp, RegistryError> {
-        if let Err(error) = std::fs::rename(&self.temporary, self.path) {
-            let _ = std::fs::remove_file(&self.temporary);
-            return Err(unwritable(self.path, &error));
-        }
+    /// Puts it in place. Returns its stamp. After an error it can be tried again; see [`Replacement::failed`].
+    pub fn put_in_place(&self) -> io::Result<Stamp> {
+        std::fs::rename(&self.temporary, self.path)?;
         failpoint::hit();
         // A rename changes the time of change.
         Ok(stamp(self.path).unwrap_or(self.stamp))
+    }
+
+    /// It could not be put in place, and nobody tries again.
+    pub fn failed(&self, error: &io::Error) -> RegistryError {
+        let _ = std::fs::remove_file(&self.temporary);
+        unwritable(self.path, error)
     }
 }
 
@@ -180,37 +264,18 @@ impl Write for Pieces<'_> {
     }
 }
 
-/// Non-blocking, so that a FIFO in the file's place does not hold us up before we can see what it is.
-const FLAGS: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
-
-fn checked(path: &Path, file: File) -> Result<File, RegistryError> {
-    let meta = file.metadata().map_err(|error| unreadable(path, &error))?;
-    if !meta.is_file() {
-        return Err(RegistryError::NotAFile { path: path.to_owned() });
-    }
-    if meta.uid() != geteuid().as_raw() {
-        return Err(RegistryError::Foreign { path: path.to_owned(), uid: meta.uid() });
-    }
-    Ok(file)
-}
-
-fn problem(
+fn refused(
     path: &Path,
-    error: &io::Error,
+    refusal: Refusal,
     otherwise: fn(&Path, &io::Error) -> RegistryError,
 ) -> RegistryError {
-    match error.raw_os_error() {
-        Some(libc::ELOOP) if std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink()) => {
-            RegistryError::Symlink { path: path.to_owned() }
-        }
-        // A FIFO that nobody reads, a folder, a socket.
-        Some(libc::ENXIO | libc::EISDIR) => RegistryError::NotAFile { path: path.to_owned() },
-        _ => otherwise(path, error),
+    let place = path.to_owned();
+    match refusal {
+        Refusal::Symlink => RegistryError::Symlink { path: place },
+        Refusal::NotAFile => RegistryError::NotAFile { path: place },
+        Refusal::Foreign { owner } => RegistryError::Foreign { path: place, owner },
+        Refusal::Failed(error) => otherwise(path, &error),
     }
-}
-
-pub fn errno_of(error: &io::Error) -> Errno {
-    Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))
 }
 
 pub fn unwritable(path: &Path, error: &io::Error) -> RegistryError {

@@ -27,7 +27,7 @@ pub enum RegistryError {
     /// Another user's. What it says about processes is that user's word.
     Foreign {
         path: PathBuf,
-        uid: u32,
+        owner: String,
     },
     /// Written by a later version, whose entries we would lose.
     Newer {
@@ -81,9 +81,9 @@ impl fmt::Display for RegistryError {
                     path.display()
                 )
             }
-            Self::Foreign { path, uid } => write!(
+            Self::Foreign { path, owner } => write!(
                 f,
-                "{} belongs to another user (uid {uid}), who could name any process in it. Remove it, or choose another \
+                "{} belongs to another user ({owner}), who could name any process in it. Remove it, or choose another \
                  registryPath.",
                 path.display()
             ),

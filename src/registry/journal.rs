@@ -1,7 +1,9 @@
 //! The journal: appended to by everybody, without a lock.
 //!
-//! One `write` with `O_APPEND` is one piece: the kernel lets no other in between. What needs an argument is how the journal
-//! is replaced while others write to it. Whoever makes a checkpoint renames it to `.old` and reads that to its end. A
+//! One `write` with `O_APPEND` is one piece: the kernel lets no other in between. On Windows it is a file opened with the right to
+//! append and not the right to write: then the kernel, not the caller, says where a write goes, and NTFS finds the end and
+//! writes there while it holds the file for itself. What needs an argument is how the journal is replaced while others write to
+//! it. Whoever makes a checkpoint renames it to `.old` and reads that to its end. A
 //! writer that still had the old one open looks, after every write, whether the path still is the file it wrote to; if
 //! not, it writes again, to the new one. So a line is in what the checkpoint has read (written before the rename, which
 //! comes before the read), or the writer has noticed and repeated it. Twice does no harm, see [`super::table`].
@@ -10,13 +12,13 @@
 //! left at the end is then a line of its own, whose length does not agree.
 
 use std::fs::File;
-use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
+use std::io::Write;
 
 use super::disk::{self, Paths};
 use super::error::RegistryError;
 use super::record::Line;
 use super::{failpoint, import};
+use crate::errno::Errno;
 
 /// How often the journal may be replaced under a writer's hands.
 const ATTEMPTS: usize = 64;
@@ -32,23 +34,26 @@ impl Journal {
         for _ in 0..ATTEMPTS {
             let file = self.open(paths)?;
             let written = failpoint::write(bytes, |part| write_at_once(file, part));
-            written.map_err(|error| disk::unwritable(&paths.journal, &error))?;
-            if is_in_place(file, paths) {
+            written.map_err(|errno| RegistryError::Unwritable { path: paths.journal.clone(), errno })?;
+            let is_done = disk::is_in_place(file, &paths.journal);
+            if !(is_done && disk::JOURNAL_STAYS_OPEN) {
+                self.file = None;
+            }
+            if is_done {
                 return Ok(());
             }
-            self.file = None;
         }
-        Err(disk::unwritable(&paths.journal, &io::Error::from_raw_os_error(nix::libc::EBUSY)))
+        Err(RegistryError::Unwritable { path: paths.journal.clone(), errno: Errno::EBUSY })
     }
 
     /// The journal, made if need be, and its folder too: somebody may have deleted both while we run.
     fn open(&mut self, paths: &Paths) -> Result<&mut File, RegistryError> {
         let file = match self.file.take() {
             Some(file) => file,
-            None => match disk::open_to_append(&paths.journal, true) {
-                Err(RegistryError::Unwritable { errno: crate::errno::Errno::ENOENT, .. }) => {
+            None => match disk::open_to_append(&paths.journal) {
+                Err(RegistryError::Unwritable { errno: Errno::ENOENT, .. }) => {
                     paths.make_folder()?;
-                    disk::open_to_append(&paths.journal, true)?
+                    disk::open_to_append(&paths.journal)?
                 }
                 opened => opened?,
             },
@@ -58,19 +63,12 @@ impl Journal {
 }
 
 /// All of it in one call, or an error: the rest, written later, could come after somebody else's line.
-fn write_at_once(file: &mut File, bytes: &[u8]) -> io::Result<()> {
+fn write_at_once(file: &mut File, bytes: &[u8]) -> Result<(), Errno> {
     match file.write(bytes) {
         Ok(count) if count == bytes.len() => Ok(()),
-        Ok(_) => Err(io::Error::from_raw_os_error(nix::libc::ENOSPC)),
-        Err(error) => Err(error),
+        Ok(_) => Err(Errno::ENOSPC),
+        Err(error) => Err(disk::errno_of(&error)),
     }
-}
-
-fn is_in_place(file: &File, paths: &Paths) -> bool {
-    let (Ok(ours), Ok(there)) = (file.metadata(), std::fs::symlink_metadata(&paths.journal)) else {
-        return false;
-    };
-    (ours.dev(), ours.ino()) == (there.dev(), there.ino())
 }
 
 /// Lines as they are written.

@@ -265,7 +265,11 @@ impl Registry {
             };
             if let Some(mut checkpointer) = checkpointer {
                 let is_due = self.inner().checkpoint_at.is_some();
-                if !is_due || self.checkpoint(&mut checkpointer) != Some(Outcome::Busy) {
+                if !is_due
+                    || self
+                        .checkpoint(&mut checkpointer, give_up_at.saturating_duration_since(Instant::now()))
+                        != Some(Outcome::Busy)
+                {
                     return;
                 }
             }
@@ -282,7 +286,7 @@ impl Registry {
             return Ok(());
         }
         self.paths.make_folder()?;
-        disk::open_to_append(&self.paths.lock, true)?;
+        disk::open_to_append(&self.paths.lock)?;
         disk::read(&self.paths.old)?;
         self.read()?;
         let _ = self.ready.set(());
@@ -408,7 +412,7 @@ impl Registry {
 /// One folder may have several names.
 fn canonical(json: PathBuf) -> PathBuf {
     match (json.parent().map(std::fs::canonicalize), json.file_name()) {
-        (Some(Ok(folder)), Some(name)) => folder.join(name),
+        (Some(Ok(folder)), Some(name)) => disk::plain(folder.join(name)),
         _ => json,
     }
 }

@@ -12,7 +12,7 @@
 //! own the file has. So a file that was deleted, damaged or overwritten is right again after the next checkpoint.
 
 mod checkpoint;
-mod disk;
+pub(crate) mod disk;
 mod error;
 mod failpoint;
 pub mod import;
@@ -64,7 +64,7 @@ pub fn record_end(json: &Path, line: &Line) -> Result<(), RegistryError> {
     let mut checkpointer = checkpoint::Checkpointer::new(paths.clone());
     // Many keepers may end at once; the first to get the lock does the work of all.
     while disk::stamp(&paths.journal).is_some() || disk::stamp(&paths.old).is_some() {
-        match checkpointer.run(&Mutex::default(), |_| false, &mut Vec::new()) {
+        match checkpointer.run(&Mutex::default(), PATIENCE, |_| false, &mut Vec::new()) {
             Ok(checkpoint::Outcome::Busy) if Instant::now() < give_up_at => {
                 std::thread::sleep(Duration::from_millis(5));
             }

@@ -20,6 +20,8 @@ const BEHIND: Duration = Duration::from_millis(200);
 /// Until the next try when somebody else holds the lock, and when the file cannot be written.
 const BUSY: Duration = Duration::from_millis(10);
 const TROUBLED: Duration = Duration::from_secs(1);
+/// How long somebody who has one of the files open is given to let go of it.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 impl Registry {
     pub(super) fn start_thread(&'static self, inner: &mut Inner) -> Result<(), RegistryError> {
@@ -54,7 +56,8 @@ impl Registry {
                 let checkpoint = inner.checkpoint_at.is_some_and(|at| at <= now);
                 drop(inner);
                 if checkpoint {
-                    self.checkpoint(&mut self.checkpointer.lock().unwrap_or_else(PoisonError::into_inner));
+                    let mut checkpointer = self.checkpointer.lock().unwrap_or_else(PoisonError::into_inner);
+                    self.checkpoint(&mut checkpointer, PATIENCE);
                 }
             }
         }
@@ -67,7 +70,7 @@ impl Registry {
     }
 
     /// `None` if it could not be made.
-    pub(super) fn checkpoint(&self, checkpointer: &mut Checkpointer) -> Option<Outcome> {
+    pub(super) fn checkpoint(&self, checkpointer: &mut Checkpointer, patience: Duration) -> Option<Outcome> {
         // Changes from here on ask for the next one.
         self.inner().checkpoint_at = None;
         let began = Instant::now();
@@ -77,7 +80,7 @@ impl Registry {
             (changed, lost) = self.inner().own.settle(table);
             changed
         };
-        let outcome = checkpointer.run(&self.last_read, settle, &mut trouble);
+        let outcome = checkpointer.run(&self.last_read, patience, settle, &mut trouble);
         self.inner().cost = began.elapsed();
         if let Err(error) = &outcome {
             trouble.push(Trouble::new("unwritable", behind(error), &self.paths.json));

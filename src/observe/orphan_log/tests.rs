@@ -107,7 +107,7 @@ fn two_bots_do_not_rotate_twice() {
     // And while somebody is at it, nobody waits.
     scene.log.append(&batch(1)).unwrap();
     let busy = scene.log.open().unwrap();
-    busy.lock().unwrap();
+    assert!(disk::try_lock(&busy).unwrap());
     scene.log.append(&batch(1)).unwrap();
     assert_eq!(scene.counts(), (3, 2));
     drop(busy);
@@ -135,14 +135,14 @@ fn a_link_a_folder_or_a_fifo_in_its_place_is_refused() {
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     let elsewhere = scene.folder.join("elsewhere");
     symlink(&elsewhere, path).unwrap();
-    assert!(matches!(scene.log.append(&batch(1)), Err(LogError::Symlink)));
+    assert!(matches!(scene.log.append(&batch(1)), Err(Refusal::Symlink)));
     assert!(!elsewhere.exists());
     std::fs::remove_file(path).unwrap();
 
     std::fs::create_dir(path).unwrap();
-    assert!(matches!(scene.log.append(&batch(1)), Err(LogError::NotAFile)));
+    assert!(matches!(scene.log.append(&batch(1)), Err(Refusal::NotAFile)));
     std::fs::remove_dir(path).unwrap();
 
     nix::unistd::mkfifo(path, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    assert!(matches!(scene.log.append(&batch(1)), Err(LogError::NotAFile)));
+    assert!(matches!(scene.log.append(&batch(1)), Err(Refusal::NotAFile)));
 }

@@ -1,6 +1,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
+use crate::registry::PATIENCE;
 use crate::registry::import::tests::ours;
 use crate::registry::journal::Journal;
 
@@ -23,7 +24,7 @@ impl Folder {
     /// What there is about it to be told.
     fn checkpoint(&self, seen: &Mutex<LastRead>) -> Vec<Trouble> {
         let mut trouble = Vec::new();
-        let outcome = Checkpointer::new(self.0.clone()).run(seen, |_| false, &mut trouble);
+        let outcome = Checkpointer::new(self.0.clone()).run(seen, PATIENCE, |_| false, &mut trouble);
         assert_eq!(outcome.unwrap(), Outcome::Written);
         trouble
     }
@@ -63,10 +64,8 @@ fn a_damaged_file_is_set_aside_even_if_somebody_has_read_it_before() {
     let folder = Folder::new("damaged");
     let sound = serde_json::to_string(&ours(4242)).unwrap();
     let text = format!("{{\"version\":1,\"entries\":[{sound},{{\"pid\":\"none\"}}]}}");
-    Replacement::write(&folder.0.json, |file| file.write_all(text.as_bytes()))
-        .unwrap()
-        .put_in_place()
-        .unwrap();
+    let new = Replacement::write(&folder.0.json, |file| file.write_all(text.as_bytes())).unwrap();
+    new.put_in_place().unwrap();
     let seen = Mutex::default();
     assert_eq!(load(&folder.0, &mut locked(&seen)).unwrap().len(), 1);
     folder.intend(4243);

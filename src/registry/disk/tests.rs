@@ -1,0 +1,223 @@
+use std::process::{Command, Stdio};
+
+use super::*;
+use crate::registry::journal::Journal;
+
+/// A folder of its own, which goes with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("disk-{}-{name}", std::process::id()));
+        make_folder(&folder).unwrap();
+        Self(folder)
+    }
+
+    fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn replacement<'a>(path: &'a Path, text: &str) -> Replacement<'a> {
+    Replacement::write(path, |file| file.write_all(text.as_bytes())).unwrap()
+}
+
+/// Replaces it while somebody has it open, who lets go of it after the first attempt that was in vain.
+fn replace_under(reader: File, path: &Path) -> usize {
+    let (new, mut reader, mut failures) = (replacement(path, "new"), Some(reader), 0);
+    let attempt = || {
+        assert_eq!(std::fs::read_to_string(path).unwrap(), "old", "whole until it is replaced");
+        new.put_in_place().inspect_err(|_| {
+            failures += 1;
+            reader = None;
+        })
+    };
+    let put = patiently(Duration::from_secs(60), attempt).unwrap();
+    assert_eq!((std::fs::read_to_string(path).unwrap(), Some(put)), ("new".into(), stamp(path)));
+    failures
+}
+
+#[test]
+fn a_file_is_replaced_while_somebody_reads_it() {
+    let folder = Folder::new("reader");
+    let path = folder.file("it", "old");
+    let failures = replace_under(File::open(&path).unwrap(), &path);
+    assert!(failures == 0 || cfg!(windows) && failures == 1);
+}
+
+#[test]
+#[cfg(windows)]
+fn somebody_who_shares_nothing_is_waited_for_but_not_forever() {
+    use std::os::windows::fs::OpenOptionsExt;
+    use windows_sys::Win32::Storage::FileSystem::FILE_SHARE_READ;
+
+    let folder = Folder::new("scanner");
+    let path = folder.file("it", "old");
+    let scanner = OpenOptions::new().read(true).share_mode(FILE_SHARE_READ).open(&path).unwrap();
+    let new = replacement(&path, "never");
+    let error = patiently(Duration::from_millis(20), || new.put_in_place()).unwrap_err();
+    assert!(matches!(new.failed(&error), RegistryError::Unwritable { .. }));
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1, "nothing is left beside it");
+    assert_eq!(replace_under(scanner, &path), 1);
+}
+
+#[test]
+fn what_cannot_be_over_in_a_moment_is_not_tried_again() {
+    let mut attempts = 0;
+    let result: io::Result<()> = patiently(Duration::from_secs(60), || {
+        attempts += 1;
+        Err(io::ErrorKind::NotFound.into())
+    });
+    assert_eq!((result.unwrap_err().kind(), attempts), (io::ErrorKind::NotFound, 1));
+}
+
+#[test]
+fn a_file_that_is_open_can_be_moved_and_is_not_in_place_then() {
+    let folder = Folder::new("moved");
+    let paths = Paths::new(folder.0.join("it"));
+    let mut open = open_to_append(&paths.journal).unwrap();
+    assert!(is_in_place(&open, &paths.journal));
+    std::fs::rename(&paths.journal, &paths.old).unwrap();
+    assert!(!is_in_place(&open, &paths.journal) && is_in_place(&open, &paths.old));
+    open.write_all(b"late").unwrap();
+    assert_eq!(read(&paths.old).unwrap().unwrap().0, b"late");
+    open_to_append(&paths.journal).unwrap();
+    assert!(!is_in_place(&open, &paths.journal), "another one is there");
+}
+
+#[test]
+fn a_lock_is_of_one_and_disturbs_nobody() {
+    let folder = Folder::new("lock");
+    let path = folder.0.join("it");
+    let (first, mut second) = (open_to_append(&path).unwrap(), open_to_append(&path).unwrap());
+    assert!(try_lock(&first).unwrap() && !try_lock(&second).unwrap());
+    second.write_all(b"written").unwrap();
+    assert_eq!(read(&path).unwrap().unwrap().0, b"written");
+    assert!(is_in_place(&first, &path));
+    drop(first);
+    assert!(try_lock(&second).unwrap());
+}
+
+#[test]
+fn a_stamp_is_of_one_content() {
+    let folder = Folder::new("stamp");
+    let path = folder.file("it", "one");
+    let before = stamp(&path).unwrap();
+    assert_eq!(read(&path).unwrap().unwrap().1, before);
+    assert_eq!(stamp(&path), Some(before));
+    open_to_append(&path).unwrap().write_all(b"more").unwrap();
+    let longer = stamp(&path).unwrap();
+    assert!(longer != before && longer.file() == before.file());
+    replacement(&path, "onemore").put_in_place().unwrap();
+    assert_ne!(stamp(&path).unwrap().file(), longer.file());
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(stamp(&path), None);
+}
+
+#[test]
+fn a_folder_in_the_place_of_a_file_is_refused() {
+    let folder = Folder::new("folder");
+    assert!(matches!(open(&folder.0, &appending()), Err(Refusal::NotAFile)));
+    assert!(matches!(read(&folder.0), Err(RegistryError::NotAFile { .. })));
+}
+
+#[test]
+fn any_path_that_the_system_can_hold_will_do() {
+    let folder = Folder::new("paths");
+    let long = ["long"; 40].map(|part| part.repeat(3)).join(std::path::MAIN_SEPARATOR_STR);
+    for name in ["with spaces", "naïve — 漢字 🙂", &long] {
+        let paths = Paths::new(plain(folder.0.join(name)).join("process-registry.json"));
+        paths.make_folder().unwrap();
+        assert!(try_lock(&open_to_append(&paths.lock).unwrap()).unwrap());
+        Journal::default().append(&paths, b"line\n").unwrap();
+        std::fs::rename(&paths.journal, &paths.old).unwrap();
+        assert_eq!(read(&paths.old).unwrap().unwrap().0, b"line\n");
+        replacement(&paths.json, "new").put_in_place().unwrap();
+        assert_eq!(read(&paths.json).unwrap().unwrap().0, b"new");
+        std::fs::remove_file(&paths.old).unwrap();
+        assert!(stamp(&paths.old).is_none());
+    }
+}
+
+#[test]
+fn a_path_is_shown_as_people_write_it() {
+    let folder = Folder::new("plain");
+    let canonical = std::fs::canonicalize(&folder.0).unwrap();
+    let shown = plain(canonical.clone());
+    assert!(!shown.to_str().unwrap().starts_with(r"\\?\"));
+    assert_eq!(std::fs::canonicalize(shown).unwrap(), canonical);
+    if cfg!(windows) {
+        for (path, expected) in [
+            (r"\\?\C:\data\registry.json", r"C:\data\registry.json"),
+            (r"\\?\UNC\server\share\registry.json", r"\\server\share\registry.json"),
+            (r"\\?\C:\data.\registry.json", r"\\?\C:\data.\registry.json"),
+            (r"C:\data", r"C:\data"),
+        ] {
+            assert_eq!(plain(path.into()), Path::new(expected));
+        }
+    }
+}
+
+const LINES: usize = 500;
+
+/// Not a test: the other process of the one below.
+#[test]
+#[ignore = "started by another test"]
+fn appender() {
+    let Some(path) = std::env::var_os("SPAWN_OWNED_TEST_APPENDER") else { return };
+    let (paths, mut journal) = (Paths::new(path.into()), Journal::default());
+    let line = format!("{:<200}\n", std::process::id());
+    for _ in 0..LINES {
+        journal.append(&paths, line.as_bytes()).unwrap();
+    }
+}
+
+#[test]
+fn lines_of_several_processes_are_all_there_and_whole() {
+    if is_wine() {
+        println!(
+            "skipped: Wine looks for the end of the file first and writes there afterwards; Windows does it in one step"
+        );
+        return;
+    }
+    let folder = Folder::new("appenders");
+    let paths = Paths::new(folder.0.join("it"));
+    let start = || {
+        Command::new(std::env::current_exe().unwrap())
+            .args(["--ignored", "--exact", "registry::disk::tests::appender"])
+            .env("SPAWN_OWNED_TEST_APPENDER", &paths.json)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap()
+    };
+    for mut process in [start(), start(), start()] {
+        assert!(process.wait().unwrap().success());
+    }
+    let (bytes, _) = read(&paths.journal).unwrap().unwrap();
+    let text = String::from_utf8(bytes).unwrap();
+    assert_eq!(text.lines().filter(|line| line.len() == 200).count(), 3 * LINES);
+    assert_eq!(text.lines().count(), 3 * LINES);
+}
+
+#[cfg(unix)]
+fn is_wine() -> bool {
+    false
+}
+
+#[cfg(windows)]
+fn is_wine() -> bool {
+    use windows_sys::Win32::System::LibraryLoader::{GetModuleHandleA, GetProcAddress};
+    // SAFETY: both names end with a zero, and that library is loaded in every process.
+    unsafe {
+        GetProcAddress(GetModuleHandleA(c"ntdll.dll".as_ptr().cast()), c"wine_get_version".as_ptr().cast())
+    }
+    .is_some()
+}
