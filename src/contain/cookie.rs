@@ -1,10 +1,14 @@
 //! The cookie: one environment variable that every process of a run inherits.
 
+#[cfg(unix)]
 use std::path::Path;
+#[cfg(unix)]
 use std::{fs, io};
 
+#[cfg(unix)]
 use nix::libc;
 
+#[cfg(unix)]
 use crate::identity::stat::Stat;
 
 /// Holds the ids of all runs a process belongs to, outermost first, separated by colons.
@@ -37,6 +41,7 @@ pub fn is_around_us(run_id: &str) -> bool {
 /// The runs this process belongs to now. An environment that we must not read (another user's), or that is gone (a zombie's), is
 /// nobody's. If its main thread has ended, its other threads are asked: they share one environment. Fails if it could not be read
 /// for a reason of ours, such as want of descriptors.
+#[cfg(unix)]
 pub fn carried_by(stat: &Stat) -> io::Result<Vec<String>> {
     let pid = stat.pid;
     if stat.state != 'Z' || stat.is_dead() {
@@ -51,10 +56,12 @@ pub fn carried_by(stat: &Stat) -> io::Result<Vec<String>> {
     Ok(Vec::new())
 }
 
+#[cfg(unix)]
 fn carried(file: &Path) -> io::Result<Vec<String>> {
     Ok(gone_is_none(fs::read(file))?.map(|environ| run_ids(&environ)).unwrap_or_default())
 }
 
+#[cfg(unix)]
 fn gone_is_none<T>(read: io::Result<T>) -> io::Result<Option<T>> {
     match read {
         Ok(value) => Ok(Some(value)),

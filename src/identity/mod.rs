@@ -20,7 +20,7 @@ pub use linux::{boot_id, pid_namespace, read_stat, resident_bytes, started_at_ms
 #[cfg(unix)]
 pub use pinned::{FORCE_FALLBACK, Pin};
 #[cfg(windows)]
-pub use windows::{Pin, boot_id, pid_namespace, read_stat, resident_bytes, started_at_ms, ticks_to_ms};
+pub use windows::{Pin, Wait, boot_id, pid_namespace, read_stat, resident_bytes, started_at_ms, ticks_to_ms};
 
 use std::sync::Arc;
 

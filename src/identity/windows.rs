@@ -3,6 +3,8 @@
 //! A start token is the moment of creation, in units of 100 ns since 1601: a point in time, not a count since the boot. So it names
 //! a process across boots, too, and there is nothing for [`boot_id`] to tell apart. PID namespaces there are none.
 
+mod wait;
+
 use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle, FromRawHandle, OwnedHandle};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -22,6 +24,8 @@ use windows_sys::Win32::System::Threading::{
 use super::stat::Stat;
 use crate::errno::Errno;
 use crate::run::signal::{self, exit_code};
+
+pub use wait::Wait;
 
 /// Between 1601, where Windows begins to count, and 1970.
 const EPOCH: u64 = 116_444_736_000_000_000;

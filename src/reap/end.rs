@@ -1,13 +1,17 @@
 //! Ending the tree of a run by its record, whoever started it: by asking its keeper, or from outside if there is none.
 
-use std::time::{Duration, Instant};
+#[cfg(unix)]
+#[path = "end/stubborn_unix.rs"]
+mod stubborn;
+#[cfg(windows)]
+#[path = "end/stubborn_windows.rs"]
+mod stubborn;
 
-use crate::errno::Errno;
-use nix::libc;
+use std::time::{Duration, Instant};
 
 use super::observe::{identify_old, target};
 use crate::contain::{ProcessInfo, cookie, outside};
-use crate::identity::stat::Stat;
+use crate::errno::Errno;
 use crate::identity::{self, ProcessRef, State, read_stat};
 use crate::keeper::protocol::{End, Request};
 use crate::keeper::visit::Visit;
@@ -61,18 +65,18 @@ impl Ended {
 /// Ends the run's tree: `signal`, `grace`, SIGKILL. Blocks until it is gone, or what is left cannot be ended.
 ///
 /// A living keeper is asked: it knows the whole tree, and no number is signalled. One that does not answer was stopped, so it is
-/// woken first. If it still does not do its part it is killed, by identity, and its tree is ended from outside.
+/// woken first. If it still does not do its part it is overcome, by identity, and its tree is ended from outside.
 pub fn end(record: &Record, signal: i32, grace: Duration, reason: &str) -> Ended {
     let (Some(keeper), Some(root)) = (&record.keeper, &record.start_token) else {
         return from_outside(record, signal, grace, reason);
     };
     let began = Instant::now();
     while keeper.start_token.state() == State::Alive {
-        if keeps(&keeper.start_token, root) {
-            let _ = keeper.start_token.signal(libc::SIGCONT);
-        }
+        stubborn::wake(&keeper.start_token, root);
         match ask(keeper, root, signal, grace, reason) {
             Ok((status, end)) => return told(status, end),
+            // It does not know that run any more.
+            Err(Errno::ESRCH) => break,
             // It has ended, or has too many visitors, or we are out of something: that passes, or shows in the next turn.
             Err(errno)
                 if !matches!(errno, Errno::ETIMEDOUT | Errno::EPROTO)
@@ -80,43 +84,18 @@ pub fn end(record: &Record, signal: i32, grace: Duration, reason: &str) -> Ended
             {
                 std::thread::sleep(Duration::from_millis(20));
             }
-            // One of another version understands a signal as well as ever.
-            Err(Errno::EPROTO) if keeps(&keeper.start_token, root) => {
-                shut_down(&keeper.start_token, grace);
-                let mut ended = from_outside(record, signal, grace, reason);
-                ended.found = true;
-                return ended;
-            }
-            // What we lack is no reason to kill anybody.
+            // What we lack is no reason to do anything to anybody.
             Err(Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM) => break,
-            Err(_) => {
-                let killed = keeps(&keeper.start_token, root) && kill(&keeper.start_token);
+            Err(errno) => {
+                let overcome = stubborn::overcome(&keeper.start_token, root, errno, grace);
                 let mut ended = from_outside(record, signal, grace, reason);
                 // Its zygote may have been faster than our look.
-                ended.found |= killed;
+                ended.found |= overcome;
                 return ended;
             }
         }
     }
     from_outside(record, signal, grace, reason)
-}
-
-/// Waits until it is dead, too: what it kept is anybody's only then.
-fn kill(keeper: &ProcessRef) -> bool {
-    keeper
-        .pinned()
-        .is_ok_and(|pin| pin.signal(libc::SIGKILL).is_ok_and(|()| pin.wait_exited(Some(PERSISTENCE)).is_ok()))
-}
-
-/// Asks a keeper to end its run in the one way that every version of it understands, and waits for it. Should it not, its tree falls
-/// to whoever looks from outside.
-fn shut_down(keeper: &ProcessRef, grace: Duration) {
-    if let Ok(pin) = keeper.pinned()
-        && pin.signal(libc::SIGTERM).is_ok()
-        && pin.wait_exited(Some(grace.saturating_add(PATIENCE).min(LONGEST))) != Ok(true)
-    {
-        let _ = pin.signal(libc::SIGKILL);
-    }
 }
 
 /// How long a keeper is visited again that could not be talked to. One that is at home but busy gets as long as it would have
@@ -129,22 +108,6 @@ fn persistence(errno: Errno, grace: Duration) -> Duration {
     }
 }
 
-/// Whether this process keeps that root: then, and only then, it may be signalled as its keeper. A file can name anybody. (To talk
-/// to it needs no such proof: whoever does not know the root is not listened to.)
-///
-/// It must call itself a keeper, and be the root's parent. That is proof as long as both exist, and a keeper holds its root,
-/// dead or alive, until nothing is left of the tree.
-fn keeps(keeper: &ProcessRef, root: &ProcessRef) -> bool {
-    let is_keeper =
-        |stat: &Stat| stat.start == keeper.start && stat.comm == crate::keeper::NAME && !stat.is_dead();
-    let is_its_root = |stat: &Stat| stat.start == root.start && stat.ppid == keeper.pid;
-    keeper.state() == State::Alive
-        && root.boot == keeper.boot
-        && root.ns == keeper.ns
-        && read_stat(root.pid).is_ok_and(|stat| is_its_root(&stat))
-        && read_stat(keeper.pid).is_ok_and(|stat| is_keeper(&stat))
-}
-
 fn ask(
     keeper: &Keeper,
     root: &ProcessRef,
@@ -152,7 +115,8 @@ fn ask(
     grace: Duration,
     reason: &str,
 ) -> Result<(Option<ExitStatus>, End), Errno> {
-    let visit = Visit::start(&keeper.start_token, &keeper.address, root)?;
+    #[allow(unused_mut)] // Windows needs it.
+    let mut visit = Visit::start(&keeper.start_token, &keeper.address, root)?;
     let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
     visit.ask(&Request::Cancel { signal, grace_ms, reason })?;
     visit.wait(Instant::now() + grace.saturating_add(PATIENCE).min(LONGEST))
@@ -175,7 +139,7 @@ fn from_outside(record: &Record, signal: i32, grace: Duration, reason: &str) -> 
         found: false,
         ending: match record.containment {
             Containment::Keeper | Containment::Cgroup => Ending::Lost,
-            Containment::Group | Containment::Process => Ending::Kept(Cause::Cancel),
+            Containment::Job | Containment::Group | Containment::Process => Ending::Kept(Cause::Cancel),
         },
         asked: reason.to_owned(),
         status: None,

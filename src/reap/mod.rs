@@ -27,6 +27,7 @@ use serde::{Deserialize, Serialize};
 use crate::identity;
 use crate::registry::{Claim, Instance, Kept, Record, RegistryError};
 use crate::run::Policy;
+use crate::run::signal::SIGTERM;
 use classify::{Action, Facts, Owner, Reason, Report};
 use observe::Observer;
 
@@ -217,9 +218,16 @@ fn claim_and_settle(
 }
 
 /// Removes the cgroup of a run that was found to be gone, if it has one. False if the kernel refuses, because somebody is in it.
+#[cfg(unix)]
 fn has_left_its_cgroup(record: &Record) -> bool {
     let abandoned = record.recorded_cgroup().and_then(|cgroup| cgroup.abandoned());
     abandoned.is_none_or(|cgroup| cgroup.remove().is_ok() || !cgroup.is_populated())
+}
+
+/// There are no cgroups.
+#[cfg(windows)]
+fn has_left_its_cgroup(_record: &Record) -> bool {
+    true
 }
 
 /// A carrier of the cookie that is in the middle of an exec has no environment for a moment, and one that forks and dies may be missed.
@@ -259,7 +267,7 @@ fn claim(instance: &Instance, planned: &[Planned]) -> Result<HashMap<String, Rec
 
 fn settle(instance: &Instance, record: &Record, grace_ms: Option<u64>) -> Done {
     let grace = Duration::from_millis(grace_ms.unwrap_or(record.grace_ms));
-    let ended = end::end(record, nix::libc::SIGTERM, grace, "owner-exit");
+    let ended = end::end(record, SIGTERM, grace, "owner-exit");
     let error = ended.failure();
     // What could not be ended stays in the registry, as it was: the next reaper may be allowed more.
     let _ = match error {

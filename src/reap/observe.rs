@@ -184,7 +184,10 @@ pub fn target<'a>(record: &'a Record, root: &'a ProcessRef) -> Target<'a> {
         leads_group: record.pgid == Some(record.pid),
         run_id: kept.then_some(record.run_id.as_str()),
         members: &record.members,
+        #[cfg(unix)]
         cgroup: record.recorded_cgroup(),
+        #[cfg(windows)]
+        job: record.job.as_deref(),
     }
 }
 

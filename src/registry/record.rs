@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+#[cfg(unix)]
 use crate::contain::cgroup::Recorded;
 use crate::identity::ProcessRef;
 use crate::run::Policy;
@@ -44,6 +45,9 @@ pub struct Record {
     /// The run's cgroup, as a directory. It bears the keeper's name; one that does not is nobody's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<String>,
+    /// Windows: the name of the run's Job Object, if it has one: of those that may outlive their bot. It lives as long as the root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -55,7 +59,8 @@ pub struct Record {
     pub created_at_ms: u64,
     pub updated_at_ms: u64,
     pub last_output_at_ms: Option<u64>,
-    /// Members of a registered process's group that were seen while it lived: they vouch for the group afterwards.
+    /// Members of a registered process's group that were seen while it lived: they vouch for the group afterwards. On Windows, of a run
+    /// that may outlive its bot.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<ProcessRef>,
     /// How it ended, if nobody was there to hear it.
@@ -71,6 +76,8 @@ pub enum Containment {
     Keeper,
     /// A keeper, and a cgroup: nobody leaves, even when the keeper was killed.
     Cgroup,
+    /// Windows, a Job Object: nobody leaves. A registered process is in one with what it has started since.
+    Job,
     /// A registered process that leads its group.
     Group,
     /// A registered process in somebody else's group: it and its descendants.
@@ -84,7 +91,7 @@ impl Containment {
     }
 }
 
-/// The run's keeper, and the abstract Unix socket at which it can be asked.
+/// The run's keeper, and where it can be asked: an abstract Unix socket; on Windows, where the keeper is the bot, a named pipe.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Keeper {
@@ -135,6 +142,7 @@ impl Record {
             containment: Containment::Process,
             keeper: None,
             cgroup: None,
+            job: None,
             backend_id: None,
             scope_key: None,
             labels: BTreeMap::new(),
@@ -149,6 +157,7 @@ impl Record {
     }
 
     /// The run's cgroup and whose it is to be.
+    #[cfg(unix)]
     pub fn recorded_cgroup(&self) -> Option<Recorded<'_>> {
         Some(Recorded { path: self.cgroup.as_deref()?, keeper: &self.keeper.as_ref()?.start_token })
     }

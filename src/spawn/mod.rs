@@ -58,7 +58,7 @@ pub use tier::Tier;
 #[cfg(unix)]
 pub use unix::{Launcher, Pending};
 #[cfg(windows)]
-pub use windows::{Launcher, Pending, duplicate, end_stream, hand_out, stream_pair};
+pub use windows::{Launcher, Pending, duplicate, end_stream, hand_out, number, stream_pair};
 
 /// An end of a stream: what the system calls it, and its number.
 #[cfg(unix)]
@@ -204,7 +204,14 @@ pub enum LaunchError {
     /// It was to outlive its bot, but its keeper has no address at which it could be found again.
     Unreachable,
     /// It was to have a cgroup, and cannot.
+    #[cfg(unix)]
     Cgroup(Trouble),
+    /// It was to have a cgroup, and this system knows none.
+    #[cfg(windows)]
+    NoCgroups,
+    /// This runtime cannot be given the streams of a run.
+    #[cfg(windows)]
+    NoDescriptors,
 }
 
 impl From<RegistryError> for LaunchError {
@@ -229,7 +236,12 @@ impl LaunchError {
             Self::NoTerminal(_) => "ERR_OWNED_NO_TERMINAL",
             Self::Unrecorded(error) => error.code(),
             Self::Unreachable => "ERR_OWNED_UNREACHABLE",
+            #[cfg(unix)]
             Self::Cgroup(_) => "ERR_OWNED_CGROUP",
+            #[cfg(windows)]
+            Self::NoCgroups => "ERR_OWNED_CGROUP",
+            #[cfg(windows)]
+            Self::NoDescriptors => "ERR_OWNED_RUNTIME",
         }
     }
 }
@@ -289,9 +301,22 @@ impl std::fmt::Display for LaunchError {
                 "options.onOwnerExit is 'keep', but the run's keeper cannot open an address at which the next bot would find \
                  it. Nothing was started. Allow Unix sockets, or use 'kill'."
             ),
+            #[cfg(unix)]
             Self::Cgroup(trouble) => write!(
                 f,
                 "the run cannot have a cgroup, which options.limits and containment 'cgroup' need: {trouble}. Nothing was started."
+            ),
+            #[cfg(windows)]
+            Self::NoCgroups => write!(
+                f,
+                "options.containment is 'cgroup', which Windows does not have: there every run has a Job Object. Leave it out; \
+                 options.limits work without. Nothing was started."
+            ),
+            #[cfg(windows)]
+            Self::NoDescriptors => write!(
+                f,
+                "this JavaScript runtime has no way to take over a pipe on Windows (uv_open_osfhandle). Use Node there. Nothing was \
+                 started."
             ),
         }
     }

@@ -6,6 +6,7 @@ use std::fmt;
 use crate::errno::Errno;
 
 use super::{runtime, watch};
+use crate::identity::stat::Stat;
 use crate::identity::{self, ProcessRef, State, read_stat};
 use crate::registry::{Containment, Entry, Instance, Record, RegistryError, now_ms};
 use crate::run::Policy;
@@ -100,6 +101,7 @@ pub fn register(owner: &Instance, wish: Registration) -> Result<Record, Register
     if let Some((_, record)) = owner.registry.entry(&root.to_string()) {
         return Err(RegisterError::Known { pid, run_id: record.run_id });
     }
+    let hold = Hold::on(&root, &stat)?;
     let now = now_ms();
     let record = Record {
         pid,
@@ -108,8 +110,9 @@ pub fn register(owner: &Instance, wish: Registration) -> Result<Record, Register
         command_preview: wish.command_preview.unwrap_or(stat.comm),
         run_id: wish.run_id,
         start_token: Some(root),
-        pgid: Some(stat.pgrp),
-        containment: if stat.pgrp == pid { Containment::Group } else { Containment::Process },
+        pgid: hold.pgid,
+        containment: hold.containment,
+        job: hold.job,
         backend_id: wish.backend_id,
         scope_key: wish.scope_key,
         labels: wish.labels,
@@ -126,6 +129,41 @@ pub fn register(owner: &Instance, wish: Registration) -> Result<Record, Register
     };
     runtime.loop_handle.spawn(watch::watch(entry, record.clone(), None));
     Ok(record)
+}
+
+/// What holds a registered process and its descendants together.
+struct Hold {
+    pgid: Option<i32>,
+    containment: Containment,
+    job: Option<String>,
+}
+
+#[cfg(unix)]
+impl Hold {
+    /// Its group, if it leads one.
+    #[allow(clippy::unnecessary_wraps)] // Elsewhere it may end in between.
+    fn on(_root: &ProcessRef, stat: &Stat) -> Result<Self, RegisterError> {
+        let leads = stat.pgrp == stat.pid;
+        let containment = if leads { Containment::Group } else { Containment::Process };
+        Ok(Self { pgid: Some(stat.pgrp), containment, job: None })
+    }
+}
+
+#[cfg(windows)]
+impl Hold {
+    /// A job of its own, into which it is put now: whatever it starts from here on is in it. What it has started before is found by
+    /// its parent, as long as that lives. One that must not be put there is found that way only.
+    fn on(root: &ProcessRef, stat: &Stat) -> Result<Self, RegisterError> {
+        let pid = stat.pid;
+        let gone = |errno| match errno {
+            Errno::ESRCH => RegisterError::Gone { pid },
+            errno => RegisterError::Unknown { pid, errno },
+        };
+        let pin = root.pinned().map_err(gone)?;
+        let job = super::windows::job_for_registered(&pin);
+        let containment = if job.is_some() { Containment::Job } else { Containment::Process };
+        Ok(Self { pgid: None, containment, job })
+    }
 }
 
 /// A bot that was restarted may register what its former self has registered: then it takes that over.
@@ -149,7 +187,10 @@ fn begin(owner: &Instance, record: Record, is_given: bool) -> Result<Entry, Regi
 fn protected(pid: i32) -> Option<&'static str> {
     let me = std::process::id().cast_signed();
     match pid {
+        #[cfg(unix)]
         1 => Some("the system's first process"),
+        #[cfg(windows)]
+        0 | 4 => Some("the system itself"),
         _ if pid == me => Some("this very process"),
         _ if identity::ancestors(me).contains(&pid) => Some("an ancestor of this process"),
         _ => None,

@@ -32,7 +32,7 @@ struct Inner {
     grace_ms: u64,
     /// Whether it may be silent for so long only.
     listening: Option<Listening>,
-    terminal: Option<Terminal>,
+    terminal: Option<Arc<Terminal>>,
 }
 
 #[derive(Debug)]
@@ -49,19 +49,10 @@ impl Run {
         entry: Entry,
         grace_ms: u64,
         listening: Option<Listening>,
-        terminal: Option<Terminal>,
+        terminal: Option<Arc<Terminal>>,
     ) -> Self {
         let (abandoned, watchdog) = (AtomicBool::new(false), Mutex::new(None));
-        Self(Arc::new(Inner {
-            line,
-            abandoned,
-            watchdog,
-            runtime,
-            entry,
-            grace_ms,
-            listening,
-            terminal,
-        }))
+        Self(Arc::new(Inner { line, abandoned, watchdog, runtime, entry, grace_ms, listening, terminal }))
     }
 
     pub(super) fn line(&self) -> &Line {
@@ -77,7 +68,7 @@ impl Run {
     }
 
     pub(super) fn terminal(&self) -> Option<&Terminal> {
-        self.0.terminal.as_ref()
+        self.0.terminal.as_deref()
     }
 
     /// `ENOTTY` if it has no terminal, `EIO` if that is gone.

@@ -1,16 +1,21 @@
 //! Listening for silence: whether anything was heard of a command lately. What that means is for [`crate::run::silence`] to say.
 
-use std::os::fd::{BorrowedFd, RawFd};
+#[cfg(unix)]
+mod unix;
+#[cfg(windows)]
+mod windows;
+
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use nix::libc;
-use nix::sys::stat::fstat;
-
 use super::run::Run;
-use super::{OnEvent, RunEvent};
+use super::{OnEvent, RawStream, RunEvent};
 use crate::run::Deadline;
 use crate::run::silence::{Silence, Verdict, Waiting};
+#[cfg(unix)]
+use unix::{name_of, waiting_at};
+#[cfg(windows)]
+use windows::{name_of, waiting_at};
 
 /// A run's outputs, and how long they may be silent.
 #[derive(Debug)]
@@ -33,16 +38,16 @@ struct Inner {
 /// that nobody reads any more.
 #[derive(Debug)]
 struct Output {
-    fd: RawFd,
-    inode: u64,
+    fd: RawStream,
+    name: u64,
     /// The bot has asked for this stream.
     is_read: bool,
 }
 
 impl Listening {
     /// The outputs are open.
-    pub fn new(limit_ms: u64, outputs: impl Iterator<Item = RawFd>) -> Self {
-        let output = |fd| Some(Output { fd, inode: inode(fd)?, is_read: false });
+    pub fn new(limit_ms: u64, outputs: impl Iterator<Item = RawStream>) -> Self {
+        let output = |fd| Some(Output { fd, name: name_of(fd)?, is_read: false });
         let inner = Inner { silence: Silence::new(limit_ms), outputs: outputs.filter_map(output).collect() };
         Self { began: Instant::now(), inner: Mutex::new(inner) }
     }
@@ -54,14 +59,14 @@ impl Listening {
     }
 
     /// The bot reads that stream from here on.
-    pub fn reading(&self, fd: RawFd) {
+    pub fn reading(&self, fd: RawStream) {
         for output in self.inner().outputs.iter_mut().filter(|output| output.fd == fd) {
             output.is_read = true;
         }
     }
 
     /// Somebody else reads that stream from here on, and nobody tells what. If that was the last one, silence means nothing.
-    pub fn lose(&self, fd: RawFd) {
+    pub fn lose(&self, fd: RawStream) {
         self.inner().outputs.retain(|output| output.fd != fd);
     }
 
@@ -113,27 +118,17 @@ impl Listening {
 impl Output {
     /// How many bytes nobody has read yet. `None` if it is closed.
     fn waiting(&self) -> Option<u64> {
-        if inode(self.fd)? != self.inode {
-            return None;
-        }
-        let mut bytes: libc::c_int = 0;
-        // SAFETY: FIONREAD writes one integer.
-        let result = unsafe { libc::ioctl(self.fd, libc::FIONREAD, &raw mut bytes) };
-        if result == 0 { u64::try_from(bytes).ok() } else { None }
+        if name_of(self.fd)? == self.name { waiting_at(self.fd) } else { None }
     }
 }
 
-/// `None` if nobody has that number open.
-fn inode(fd: RawFd) -> Option<u64> {
-    // SAFETY: borrowed for this one call, which fails if the number means nothing.
-    fstat(unsafe { BorrowedFd::borrow_raw(fd) }).ok().map(|stat| stat.st_ino)
-}
-
-#[cfg(test)]
+#[cfg(all(unix, test))]
 mod tests {
     use std::io::{Read, Write};
     use std::os::fd::AsRawFd;
     use std::os::unix::net::UnixStream;
+
+    use nix::libc;
 
     use super::*;
 

@@ -1,7 +1,10 @@
 //! Whether a run gets a cgroup beside its keeper. Pure.
 
+#[cfg(unix)]
 use crate::contain::Limits;
+#[cfg(unix)]
 use crate::contain::cgroup::{Base, Trouble, WhyNot};
+#[cfg(unix)]
 use crate::keeper::protocol::InCgroup;
 
 /// What the caller wants.
@@ -18,6 +21,7 @@ pub enum Tier {
     Cgroup,
 }
 
+#[cfg(unix)]
 impl Tier {
     pub fn wants_cgroup(self, limits: &Limits) -> bool {
         self == Self::Cgroup || !limits.is_none()
@@ -25,6 +29,7 @@ impl Tier {
 }
 
 /// The order for a run that is to have a cgroup, or why there can be none.
+#[cfg(unix)]
 pub fn order(limits: Limits, base: &Result<Base, WhyNot>) -> Result<InCgroup, Trouble> {
     match base {
         Ok(base) => Ok(InCgroup { base: base.clone(), limits }),
@@ -32,7 +37,7 @@ pub fn order(limits: Limits, base: &Result<Base, WhyNot>) -> Result<InCgroup, Tr
     }
 }
 
-#[cfg(test)]
+#[cfg(all(unix, test))]
 mod tests {
     use super::*;
 

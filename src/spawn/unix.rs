@@ -232,7 +232,7 @@ impl Begun {
     fn listen(self, on_event: OnEvent) -> Run {
         let Self { keeper, entry, listening, relay, launch, runtime, .. } = self;
         let Keeper { control, inbox, launch: exec, root, process, origin, cgroup, .. } = keeper;
-        let terminal = relay.map(|relay| relay.start(&runtime.loop_handle));
+        let terminal = relay.map(|relay| Arc::new(relay.start(&runtime.loop_handle)));
         let line = Line::new(control, process);
         let run = Run::new(line, runtime, entry.clone(), launch.grace_ms, listening, terminal);
         // A keeper that cannot be told is dead, which its listener notices.

@@ -1,14 +1,19 @@
 //! A process that was registered, not started: nobody but us keeps an eye on it.
 
+#[cfg(windows)]
+use std::os::windows::io::AsHandle;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+#[cfg(unix)]
 use tokio::io::unix::AsyncFd;
 
 use super::{Extinct, OnEvent, RunEvent, runtime};
 use crate::contain::ProcessInfo;
+#[cfg(windows)]
+use crate::contain::job::Job;
 use crate::contain::outside::Scan;
-use crate::identity::{Pin, ProcessRef, State, read_stat};
+use crate::identity::{ProcessRef, State, read_stat};
 use crate::reap::target;
 use crate::registry::{Containment, Entry, Record};
 use crate::run::reason::{Ending, Reason};
@@ -30,11 +35,12 @@ const FRESH: Duration = Duration::from_millis(50);
 /// leader is gone, and the entry stays until the last of them is.
 pub async fn watch(entry: Entry, record: Record, on_event: Option<OnEvent>) {
     let Some(root) = record.start_token.clone() else { return };
+    let tree = Arc::new(Tree::of(&record, &root));
     let mut record = Arc::new(record);
     let mut pause = FIRST_LOOK;
     while tokio::time::timeout(pause, ended(&root)).await.is_err() {
-        if record.containment == Containment::Group
-            && let Some(members) = look(&record, FRESH).await
+        if matches!(record.containment, Containment::Group | Containment::Job)
+            && let Some(members) = look(&tree, &record, FRESH).await
         {
             note(&entry, &mut record, members);
         }
@@ -44,11 +50,12 @@ pub async fn watch(entry: Entry, record: Record, on_event: Option<OnEvent>) {
     loop {
         if !entry.is_live() {
             // Unregistered, or another's: whatever is left goes on without us.
-            survivors = look(&record, Duration::ZERO).await.unwrap_or_default();
+            survivors = look(&tree, &record, Duration::ZERO).await.unwrap_or_default();
             break;
         }
-        match look(&record, Duration::ZERO).await {
+        match look(&tree, &record, Duration::ZERO).await {
             Some(members) if members.is_empty() => {
+                #[cfg(unix)]
                 if let Some(cgroup) = record.recorded_cgroup().and_then(|cgroup| cgroup.abandoned()) {
                     let _ = cgroup.remove();
                 }
@@ -92,8 +99,45 @@ fn note(entry: &Entry, record: &mut Arc<Record>, mut members: Vec<ProcessRef>) {
     }
 }
 
+/// What holds the tree together, if that can be asked.
+#[cfg(unix)]
+struct Tree;
+
+#[cfg(unix)]
+impl Tree {
+    fn of(_record: &Record, _root: &ProcessRef) -> Self {
+        Self
+    }
+
+    #[allow(clippy::unused_self, clippy::option_option)] // As elsewhere.
+    fn members(&self) -> Option<Option<Vec<ProcessRef>>> {
+        None
+    }
+}
+
+/// What holds the tree together, if that can be asked: its job, in which the root was seen. We hold it, so it stays that one.
+#[cfg(windows)]
+struct Tree(Option<Job>);
+
+#[cfg(windows)]
+impl Tree {
+    fn of(record: &Record, root: &ProcessRef) -> Self {
+        let is_in = |job: &Job| root.pinned().is_ok_and(|pin| job.has(pin.as_handle()).unwrap_or(false));
+        Self(record.job.as_deref().and_then(|name| Job::open(name).ok()).filter(is_in))
+    }
+
+    /// `None` if there is none; `Some(None)` if it cannot be seen who is in it.
+    #[allow(clippy::option_option)]
+    fn members(&self) -> Option<Option<Vec<ProcessRef>>> {
+        Some(self.0.as_ref()?.processes().ok())
+    }
+}
+
 /// Who is, or was so long ago, alive of the tree; `None` if that cannot be seen.
-async fn look(record: &Arc<Record>, age: Duration) -> Option<Vec<ProcessRef>> {
+async fn look(tree: &Arc<Tree>, record: &Arc<Record>, age: Duration) -> Option<Vec<ProcessRef>> {
+    if let Some(members) = tree.members() {
+        return members;
+    }
     static LAST: Mutex<Option<(Instant, Arc<Scan>)>> = Mutex::new(None);
     let record = record.clone();
     let look = move || {
@@ -118,14 +162,35 @@ async fn look(record: &Arc<Record>, age: Duration) -> Option<Vec<ProcessRef>> {
 
 /// Waits until a process is dead.
 async fn ended(process: &ProcessRef) {
-    if let Some(pidfd) = process.pinned().ok().and_then(Pin::into_pollable)
-        // SAFETY: the descriptor is owned by what is registered.
-        && let Ok(exited) = unsafe { AsyncFd::register(pidfd) }
-        && exited.readable().await.is_ok()
-    {
+    if told_of_end(process).await.is_some() {
         return;
     }
     while process.state() == State::Alive {
         tokio::time::sleep(INTERVAL).await;
     }
+}
+
+/// `None` if nobody tells.
+#[cfg(unix)]
+async fn told_of_end(process: &ProcessRef) -> Option<()> {
+    let pidfd = process.pinned().ok()?.into_pollable()?;
+    // SAFETY: the descriptor is owned by what is registered.
+    let exited = unsafe { AsyncFd::register(pidfd) }.ok()?;
+    exited.readable().await.ok().map(drop)
+}
+
+/// `None` if nobody tells.
+#[cfg(windows)]
+async fn told_of_end(process: &ProcessRef) -> Option<()> {
+    let pin = process.pinned().ok()?;
+    let (over, told) = tokio::sync::oneshot::channel();
+    let over = Mutex::new(Some(over));
+    let tell = move || {
+        if let Some(over) = over.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            let _ = over.send(());
+        }
+    };
+    // Dropped in the opposite order: nobody waits for what is closed.
+    let _wait = pin.on_exit(tell).ok()?;
+    told.await.ok()
 }

@@ -1,0 +1,11 @@
+//! The keeper on Windows: a part of the bot.
+
+pub mod console;
+mod door;
+mod hold;
+mod port;
+pub mod visit;
+
+pub use door::{address, open as open_door};
+pub use hold::{Held, Holding, Message, Polite, hold};
+pub use port::open as open_port;
