@@ -1,8 +1,6 @@
 // Errors in Node's own shapes, so that callers of child_process need not change a line.
 
-import { constants } from 'node:os'
-import { getSystemErrorMap, getSystemErrorName, inspect } from 'node:util'
-import { isWindows } from './windows.js'
+import { getSystemErrorName, inspect } from 'node:util'
 
 type ErrorClass = new (message: string) => Error
 
@@ -44,14 +42,10 @@ export function unknownSignal(signal: unknown): Error {
   return codedError(TypeError, 'ERR_UNKNOWN_SIGNAL', `Unknown signal: ${String(signal)}`)
 }
 
-/** On Windows Node has numbers of its own, and `os.constants.errno` is the C library's. */
-export function errnoOf(code: 'EINVAL'): number {
-  if (!isWindows) return constants.errno[code]
-  const number = [...getSystemErrorMap()].find(([, [name]]) => name === code)?.[0]
-  return number === undefined ? constants.errno[code] : -number
-}
-
-/** What a failed system call looks like in Node. `errno` is positive here and negative there. */
+/**
+ * What a failed system call looks like in Node. `errno` is positive here and negative there. On Windows the numbers are Node's own:
+ * those of `os.constants.errno` are the C library's.
+ */
 export function errnoError(errno: number, syscall: string): NodeJS.ErrnoException {
   const code = getSystemErrorName(-errno)
   const error: NodeJS.ErrnoException = new Error(`${syscall} ${code}`)

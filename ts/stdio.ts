@@ -2,9 +2,11 @@
 
 import type { AsyncResource } from 'node:async_hooks'
 import net from 'node:net'
+import { constants } from 'node:os'
 import { inspect } from 'node:util'
-import { codedError, errnoError, errnoOf, invalidValue } from './errors.js'
+import { codedError, errnoError, invalidValue } from './errors.js'
 import { closeStream, endStream, takeStream } from './native.js'
+import { isWindows } from './windows.js'
 
 /** How the addon is told about one descriptor; any other number is a descriptor of ours. */
 const CLOSED = -1
@@ -100,7 +102,7 @@ function descriptorOf(form: unknown, index: number, plan: StdioPlan): number {
 /** What libuv makes of a negative descriptor that was given as one. */
 function checked(fd: number, index: number): number {
   if (fd >= 0) return fd
-  if (fd === -1) throw errnoError(errnoOf('EINVAL'), 'spawn')
+  if (fd === -1 && !isWindows) throw errnoError(constants.errno.EINVAL, 'spawn')
   return index < 3 ? NULL : CLOSED
 }
 
