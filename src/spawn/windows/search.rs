@@ -1,5 +1,7 @@
 //! Which file a command is. `CreateProcessW` would search by rules of its own; these are Node's.
 
+use crate::errno::Errno;
+
 /// What a program's file may end with if its name does not say so. `CreateProcessW` can start no others, so PATHEXT is not asked.
 const EXTENSIONS: [&str; 2] = ["com", "exe"];
 
@@ -14,9 +16,20 @@ pub struct Places<'a> {
     pub cwd_first: bool,
 }
 
+/// What Node refuses before it looks for the file, and with which of two errors first.
+pub fn refusal(file: &str, uid: Option<u32>, gid: Option<u32>) -> Option<Errno> {
+    if is_batch(file) {
+        Some(Errno::EINVAL)
+    } else if uid.or(gid).is_some() {
+        Some(Errno::ENOTSUP)
+    } else {
+        None
+    }
+}
+
 /// Node starts no batch file without a shell: the arguments cannot be quoted such that `cmd.exe` takes them for arguments. Windows
 /// ignores dots and spaces at the end of a name.
-pub fn is_batch(file: &str) -> bool {
+fn is_batch(file: &str) -> bool {
     let name = file.trim_end_matches(|c: char| c == '.' || c == '\u{b}' || c.is_ascii_whitespace());
     name.rsplit_once('.').is_some_and(|(_, extension)| {
         extension.eq_ignore_ascii_case("bat") || extension.eq_ignore_ascii_case("cmd")
@@ -249,6 +262,15 @@ mod tests {
             whole,
             [r"C:\work\node_modules\.bin\a.exe", r"C:\opt\a.exe", r"D:x\a.exe", r"\\server\bin\a.exe"]
         );
+    }
+
+    #[test]
+    fn refuses_a_batch_file_before_another_user() {
+        assert_eq!(refusal("a.exe", None, None), None);
+        assert_eq!(refusal("a.bat", None, None), Some(Errno::EINVAL));
+        assert_eq!(refusal("a.exe", Some(0), None), Some(Errno::ENOTSUP));
+        assert_eq!(refusal("a.exe", None, Some(0)), Some(Errno::ENOTSUP));
+        assert_eq!(refusal("a.bat", Some(0), Some(0)), Some(Errno::EINVAL));
     }
 
     #[test]
