@@ -15,6 +15,18 @@ use crate::spawn::{Extinct, Launch, RunEvent, Stdio, TerminalSettings, Tier};
 /// A descriptor that is to be a new stream.
 pub const STREAM: i32 = -3;
 
+/// Below this, what is meant is one of the streams that [`super::Host::open_streams`] has made: on Windows those are no descriptors.
+#[cfg(windows)]
+const LENT: i32 = -1_000;
+
+/// How one of those is named in [`LaunchOptions::stdio`].
+pub fn lent(stream: i32) -> i32 {
+    #[cfg(windows)]
+    return LENT - stream;
+    #[cfg(unix)]
+    return stream;
+}
+
 /// What to start. Strings as in the keeper's protocol: each argument and each variable ended by a NUL.
 #[napi(object, object_to_js = false)]
 // They are what the JS options are.
@@ -91,6 +103,8 @@ impl LaunchOptions {
                 -2 => Ok(Stdio::Null),
                 STREAM => Ok(Stdio::Pipe),
                 fd if fd >= 0 => Ok(Stdio::Fd(fd)),
+                #[cfg(windows)]
+                lent if lent <= LENT => Ok(Stdio::Handle(LENT - lent)),
                 other => Err(format!("stdio has no form {other}")),
             })
             .collect::<Result<_, _>>()?;

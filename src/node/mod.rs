@@ -6,7 +6,8 @@ mod convert;
 pub mod registry;
 
 use std::collections::HashMap;
-use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
+#[cfg(unix)]
+use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::errno::Errno;
@@ -15,7 +16,7 @@ use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi::{Error, Status};
 use napi_derive::napi;
 
-use crate::spawn::{self, LaunchError, Launcher, Pending, Run, Streams};
+use crate::spawn::{self, LaunchError, Launcher, OwnedStream, Pending, Run, Streams};
 use convert::{Begun, Event, Finished, LaunchOptions, Opened};
 use registry::{Failure, Registry};
 
@@ -33,7 +34,7 @@ pub struct Host {
     pending: Option<Pending>,
     runs: Arc<Mutex<HashMap<u32, Run>>>,
     /// Our ends of streams that nobody has asked for.
-    streams: HashMap<i32, OwnedFd>,
+    streams: HashMap<i32, OwnedStream>,
     next: u32,
 }
 
@@ -67,9 +68,9 @@ impl Host {
     #[napi(catch_unwind)]
     pub fn open_streams(&mut self, stdio: Vec<i32>) -> Opened {
         let (mut ours, mut theirs, mut slots) = (Vec::new(), Vec::new(), Vec::new());
-        for slot in stdio {
+        for (index, slot) in stdio.into_iter().enumerate() {
             let (our_end, their_end) = match slot {
-                convert::STREAM => match spawn::stream_pair() {
+                convert::STREAM => match spawn::stream_pair(index) {
                     Ok((ours, theirs)) => (Some(ours), Some(theirs)),
                     Err(errno) => return Opened::failed(errno),
                 },
@@ -79,7 +80,7 @@ impl Host {
                 },
                 _ => (None, None),
             };
-            slots.push(their_end.as_ref().map_or(slot, AsRawFd::as_raw_fd));
+            slots.push(their_end.as_ref().map_or(slot, |end| convert::lent(spawn::number(end))));
             ours.push(our_end);
             theirs.push(their_end);
         }
@@ -162,21 +163,21 @@ impl Host {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands a stream's descriptor over to the caller. Until then it is closed with us.
+    /// Hands a stream over to the caller, as a descriptor of its. Until then it is closed with us. -1 if there is none.
     #[napi(catch_unwind)]
-    pub fn take_stream(&mut self, fd: i32) {
-        self.streams.remove(&fd).map(IntoRawFd::into_raw_fd);
+    pub fn take_stream(&mut self, stream: i32) -> i32 {
+        self.streams.remove(&stream).and_then(|stream| spawn::hand_out(stream).ok()).unwrap_or(-1)
     }
 
     /// Closes a stream that nobody has taken.
     #[napi(catch_unwind)]
-    pub fn close_stream(&mut self, fd: i32) {
-        self.streams.remove(&fd);
+    pub fn close_stream(&mut self, stream: i32) {
+        self.streams.remove(&stream);
     }
 
     fn keep(&mut self, streams: Streams) -> Vec<i32> {
-        let numbers = streams.iter().map(|stream| stream.as_ref().map_or(-1, AsRawFd::as_raw_fd)).collect();
-        self.streams.extend(streams.into_iter().flatten().map(|stream| (stream.as_raw_fd(), stream)));
+        let numbers = streams.iter().map(|stream| stream.as_ref().map_or(-1, spawn::number)).collect();
+        self.streams.extend(streams.into_iter().flatten().map(|stream| (spawn::number(&stream), stream)));
         numbers
     }
 
@@ -290,6 +291,7 @@ pub fn end_stream(fd: i32) -> i32 {
 }
 
 /// Two ends of a socket over which a helper can lend us a descriptor: ours, and its standard input.
+#[cfg(unix)]
 #[napi(catch_unwind)]
 pub fn open_borrowing() -> napi::Result<Vec<i32>> {
     let (ours, theirs) = spawn::borrow::open().map_err(system_error)?;
@@ -297,6 +299,7 @@ pub fn open_borrowing() -> napi::Result<Vec<i32>> {
 }
 
 /// Waits for the lent descriptor and closes our end.
+#[cfg(unix)]
 #[napi(catch_unwind)]
 pub fn borrowed_descriptor(ours: i32) -> napi::Result<i32> {
     // SAFETY: `open_borrowing` gave this descriptor to our own TypeScript, which hands it back once and for all.
@@ -319,6 +322,7 @@ fn refused(error: LaunchError) -> Result<(i32, Streams), Error<String>> {
     }
 }
 
+#[cfg(unix)]
 fn system_error(errno: Errno) -> Error {
     Error::new(Status::GenericFailure, errno.to_string())
 }

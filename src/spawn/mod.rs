@@ -31,6 +31,7 @@ mod zygote;
 
 #[cfg(unix)]
 use std::os::fd::{OwnedFd, RawFd};
+#[cfg(unix)]
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -50,9 +51,7 @@ use crate::run::reason::{Ending, Reason};
 use crate::run::{Cause, Deadline, ExitStatus, Force, Policy};
 
 #[cfg(unix)]
-pub use crate::keeper::channel::pair as stream_pair;
-#[cfg(unix)]
-pub use plumbing::{duplicate, end_stream};
+pub use plumbing::{duplicate, end_stream, hand_out, number, stream_pair};
 pub use run::Run;
 pub use tier::Tier;
 #[cfg(unix)]
@@ -190,12 +189,16 @@ pub enum LaunchError {
     /// streams already, they are at their end.
     Refused { errno: Errno, streams: Streams },
     /// The keeper's executable could not be run.
+    #[cfg(unix)]
     KeeperUnavailable { path: PathBuf, errno: Errno },
     /// It was run, but did not answer as a keeper of this version does.
+    #[cfg(unix)]
     KeeperBroken { path: PathBuf, why: String },
     /// It did not answer in time. Whatever it may have started was ended.
+    #[cfg(unix)]
     KeeperLost { why: String },
     /// More descriptors than one message can carry.
+    #[cfg(unix)]
     TooManyDescriptors,
     /// It was to have a terminal.
     NoTerminal(Errno),
@@ -229,9 +232,13 @@ impl LaunchError {
     pub fn code(&self) -> &'static str {
         match self {
             Self::Refused { .. } => "ERR_OWNED_SPAWN",
+            #[cfg(unix)]
             Self::KeeperUnavailable { .. } => "ERR_OWNED_KEEPER_UNAVAILABLE",
+            #[cfg(unix)]
             Self::KeeperBroken { .. } => "ERR_OWNED_KEEPER_BROKEN",
+            #[cfg(unix)]
             Self::KeeperLost { .. } => "ERR_OWNED_KEEPER_LOST",
+            #[cfg(unix)]
             Self::TooManyDescriptors => "ERR_OWNED_TOO_MANY_STDIO",
             Self::NoTerminal(_) => "ERR_OWNED_NO_TERMINAL",
             Self::Unrecorded(error) => error.code(),
@@ -250,6 +257,7 @@ impl std::fmt::Display for LaunchError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Refused { errno, .. } => write!(f, "the command cannot be started: {errno}"),
+            #[cfg(unix)]
             Self::KeeperUnavailable { path, errno } => {
                 let path = path.display();
                 match errno {
@@ -271,31 +279,49 @@ impl std::fmt::Display for LaunchError {
                     errno => write!(f, "the keeper {path} cannot be executed: {errno}. Nothing was started."),
                 }
             }
+            #[cfg(unix)]
             Self::KeeperBroken { path, why } => write!(
                 f,
                 "the keeper {} did not start properly: {why}. Nothing was started. Its version must match the addon's, \
                  and it must be built for this platform and libc: reinstall spawn-owned.",
                 path.display()
             ),
+            #[cfg(unix)]
             Self::KeeperLost { why } => {
                 write!(f, "the run's keeper {why}. Whatever it may have started was ended; try again.")
             }
+            #[cfg(unix)]
             Self::TooManyDescriptors => write!(
                 f,
                 "options.stdio passes more than {} descriptors, the most a run can be given. Nothing was started.",
                 crate::keeper::protocol::MAX_FDS - 1
             ),
+            #[cfg(unix)]
             Self::NoTerminal(Errno::ENOSPC) => write!(
                 f,
                 "options.pty asks for a terminal, but this system has none left. Nothing was started. End some that use one, or \
                  raise kernel.pty.max."
             ),
+            #[cfg(windows)]
+            Self::NoTerminal(errno) => write!(
+                f,
+                "options.pty asks for a terminal, but none can be opened here: {errno}. Nothing was started. It takes Windows 10 1809 or \
+                 newer."
+            ),
+            #[cfg(unix)]
             Self::NoTerminal(errno) => write!(
                 f,
                 "options.pty asks for a terminal, but none can be opened here: {errno}. Nothing was started. Is /dev/ptmx there, \
                  and devpts mounted?"
             ),
             Self::Unrecorded(error) => write!(f, "{error}"),
+            #[cfg(windows)]
+            Self::Unreachable => write!(
+                f,
+                "options.onOwnerExit is 'keep', but the run's job cannot be handed to it, so the next bot would not find it. Nothing was \
+                 started. Use 'kill'."
+            ),
+            #[cfg(unix)]
             Self::Unreachable => write!(
                 f,
                 "options.onOwnerExit is 'keep', but the run's keeper cannot open an address at which the next bot would find \

@@ -1,6 +1,6 @@
 //! The command's descriptors, both ends, and its working directory.
 
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
 use crate::errno::Errno;
 use nix::fcntl::{AtFlags, FcntlArg, OFlag, fcntl, open};
@@ -122,6 +122,22 @@ fn open_directory(cwd: Option<&str>) -> Result<Option<OwnedFd>, Errno> {
 /// `fd` must be a stream of the caller's that is still open.
 pub fn end_stream(fd: RawFd) -> Result<(), Errno> {
     shutdown(fd, Shutdown::Read)
+}
+
+/// Two ends of a new stream: ours, and the command's. It goes both ways, whichever descriptor of the command it is for.
+pub fn stream_pair(_index: usize) -> Result<(OwnedFd, OwnedFd), Errno> {
+    channel::pair()
+}
+
+/// What names a stream.
+pub fn number(stream: &OwnedFd) -> i32 {
+    stream.as_raw_fd()
+}
+
+/// A descriptor that is the caller's from here on.
+#[allow(clippy::unnecessary_wraps)] // Elsewhere there may be no more to be had.
+pub fn hand_out(stream: OwnedFd) -> Result<i32, Errno> {
+    Ok(stream.into_raw_fd())
 }
 
 /// Another descriptor for what the caller has open under this number, close-on-exec.

@@ -194,7 +194,8 @@ impl<'a> Hunt<'a> {
             let is_late = life.on(Event::Tick, now) == Action::Finish;
             match found {
                 Err(error) if is_late => {
-                    return self.end_with(vec![unseen(self.target.root, &error.to_string())]);
+                    let survivors = vec![unseen(self.target.root, &error.to_string())];
+                    return self.ended(survivors);
                 }
                 Err(_) => {}
                 Ok(())
@@ -238,11 +239,7 @@ impl<'a> Hunt<'a> {
         refused
     }
 
-    fn end_with(self, survivors: Vec<ProcessInfo>) -> Ended {
-        self.ended(survivors)
-    }
-
-    fn ended(self, survivors: Vec<ProcessInfo>) -> Ended {
+    fn ended(&self, survivors: Vec<ProcessInfo>) -> Ended {
         Ended { found: !self.known.is_empty(), survivors, signalled: self.signalled.len() }
     }
 }
