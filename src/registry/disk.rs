@@ -16,7 +16,7 @@
 //! | `plain` | a path as people write it |
 
 #[cfg(test)]
-mod tests;
+pub mod tests;
 #[cfg(unix)]
 mod unix;
 #[cfg(windows)]

@@ -9,6 +9,8 @@
 //! - **Locks** are mandatory: who reads or writes a byte that another has locked fails. So those that are locked lie where no
 //!   file of ours has any, see [`try_lock`].
 
+#![allow(clippy::cast_possible_truncation)] // Sizes of small structures, and halves of numbers.
+
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::io;
 use std::os::windows::fs::OpenOptionsExt;
@@ -90,7 +92,7 @@ pub fn stranger(file: &File, _: &Metadata) -> Option<String> {
     let is_nobody_else = unsafe {
         IsWellKnownSid(owner, WinBuiltinAdministratorsSid) != 0 || IsWellKnownSid(owner, WinWorldSid) != 0
     };
-    // SAFETY: both are SIDs. One only that is not to be changed is asked for as one that may be.
+    // SAFETY: both are SIDs, and are only read, although they are asked for as if they could be written.
     let is_mine = |sid: &Sid| unsafe { EqualSid(owner, sid.0.as_ptr().cast_mut().cast()) != 0 };
     (!is_nobody_else && !own_sids().iter().any(is_mine)).then(|| name_of(owner))
 }
@@ -185,7 +187,7 @@ pub fn look(file: &File) -> io::Result<Stamp> {
 }
 
 fn wide(high: u32, low: u32) -> u64 {
-    u64::from(high) << 32 | u64::from(low)
+    (u64::from(high) << 32) | u64::from(low)
 }
 
 /// Asking for nothing but what it is: that is granted whatever others do with the file, unless it has been removed.
@@ -210,7 +212,6 @@ pub fn try_lock(file: &File) -> io::Result<bool> {
 const BEYOND: i64 = 1 << 62;
 
 /// Of this handle: released when it is closed, also by the end of the process.
-#[allow(clippy::cast_possible_truncation)] // The two halves.
 pub fn lock_byte(file: &File, at: i64) -> io::Result<bool> {
     let mut place = OVERLAPPED::default();
     let at = at.cast_unsigned();
