@@ -89,12 +89,18 @@ pub fn stranger(file: &File, _: &Metadata) -> Option<String> {
         return None;
     }
     // SAFETY: `owner` is a SID within the descriptor.
-    let is_nobody_else = unsafe {
-        IsWellKnownSid(owner, WinBuiltinAdministratorsSid) != 0 || IsWellKnownSid(owner, WinWorldSid) != 0
-    };
+    unsafe { is_strange(owner, own_sids()).then(|| name_of(owner)) }
+}
+
+/// # Safety
+///
+/// `owner` must be a SID.
+unsafe fn is_strange(owner: PSID, own: &[Sid]) -> bool {
     // SAFETY: both are SIDs, and are only read, although they are asked for as if they could be written.
     let is_mine = |sid: &Sid| unsafe { EqualSid(owner, sid.0.as_ptr().cast_mut().cast()) != 0 };
-    (!is_nobody_else && !own_sids().iter().any(is_mine)).then(|| name_of(owner))
+    // SAFETY: it is a SID.
+    let is_known = |kind| unsafe { IsWellKnownSid(owner, kind) != 0 };
+    !is_known(WinBuiltinAdministratorsSid) && !is_known(WinWorldSid) && !own.iter().any(is_mine)
 }
 
 /// A copy of a SID, as long as the longest.
@@ -146,7 +152,11 @@ fn token_sid(
 }
 
 /// `S-1-5-…`
-fn name_of(sid: PSID) -> String {
+///
+/// # Safety
+///
+/// It must be a SID.
+unsafe fn name_of(sid: PSID) -> String {
     let mut text = ptr::null_mut();
     // SAFETY: it is a SID; the text ends with a zero and is ours to free.
     unsafe {
@@ -247,5 +257,50 @@ pub fn plain(path: PathBuf) -> PathBuf {
     match shorter.map(PathBuf::from) {
         Some(shorter) if std::path::absolute(&shorter).is_ok_and(|same| same == shorter) => shorter,
         _ => path,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use windows_sys::Win32::Security::{
+        CreateWellKnownSid, WELL_KNOWN_SID_TYPE, WinBuiltinGuestsSid, WinLocalSystemSid,
+    };
+
+    use super::*;
+
+    fn well_known(kind: WELL_KNOWN_SID_TYPE) -> Sid {
+        let mut sid = Sid([0; _]);
+        let mut length = size_of_val(&sid.0) as u32;
+        // SAFETY: the buffer is as long as we say, and aligned.
+        let is_made = unsafe {
+            CreateWellKnownSid(kind, ptr::null_mut(), sid.0.as_mut_ptr().cast(), &raw mut length) != 0
+        };
+        assert!(is_made);
+        sid
+    }
+
+    #[test]
+    fn only_what_is_proven_to_be_anothers_is_refused() {
+        for (kind, own, expected) in [
+            (WinBuiltinAdministratorsSid, None, false),
+            (WinWorldSid, None, false),
+            (WinBuiltinGuestsSid, None, true),
+            (WinBuiltinGuestsSid, Some(WinLocalSystemSid), true),
+            (WinBuiltinGuestsSid, Some(WinBuiltinGuestsSid), false),
+            (WinLocalSystemSid, None, true),
+        ] {
+            let mut owner = well_known(kind);
+            let own: Vec<Sid> = own.into_iter().map(well_known).collect();
+            // SAFETY: it is a SID.
+            assert_eq!(unsafe { is_strange(owner.0.as_mut_ptr().cast(), &own) }, expected, "{kind}");
+        }
+    }
+
+    #[test]
+    fn we_know_who_we_are() {
+        assert_eq!(own_sids().len(), 2);
+        let mut system = well_known(WinLocalSystemSid);
+        // SAFETY: it is a SID.
+        assert_eq!(unsafe { name_of(system.0.as_mut_ptr().cast()) }, "S-1-5-18");
     }
 }
