@@ -1,6 +1,6 @@
 //! The registry's files, opened with care: for their owner only, no symbolic link followed, nobody else's.
 //!
-//! What the systems do differently is in [`unix`] and [`windows`], behind the same functions:
+//! What the systems do differently is in `unix` and `windows`, behind the same functions:
 //!
 //! | function | contract |
 //! |---|---|
