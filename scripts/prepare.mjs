@@ -2,7 +2,7 @@
 import { spawnSync } from 'node:child_process'
 import { existsSync, statSync } from 'node:fs'
 import { join } from 'node:path'
-import { root, run } from './tools.mjs'
+import { root, run, say } from './tools.mjs'
 
 const installed = join(root, 'node_modules', '.package-lock.json')
 const lock = join(root, 'package-lock.json')
@@ -21,7 +21,3 @@ if (spawnSync('cargo', ['--version']).status !== 0) {
 }
 say('Building (a first build takes a minute or two)')
 run(process.execPath, [join(root, 'scripts', 'build.mjs'), '--quiet'])
-
-function say(text) {
-  if (!process.env.CI) console.error(`· ${text}`)
-}

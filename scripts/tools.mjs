@@ -30,3 +30,8 @@ export function run(command, args, { quiet = false, env = process.env } = {}) {
     process.exit(result.status ?? 1)
   }
 }
+
+/** What takes a while is announced to people, not to CI. */
+export function say(text) {
+  if (!process.env.CI) console.error(`· ${text}`)
+}
