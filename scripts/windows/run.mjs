@@ -1,0 +1,70 @@
+// `npm run test:windows`: the tests in a real node.exe under Wine.
+//   npm run test:windows -- cancel.test.mjs   some files only
+//   npm run test:windows -- --node all        20, 22 or all instead of 22
+//   npm run test:windows -- --rust            the crate's unit tests instead
+//   npm run test:windows -- --verbose         each file, each skipped test with its reason
+import { existsSync, readdirSync } from 'node:fs'
+import { basename, join } from 'node:path'
+import { parseArgs } from 'node:util'
+import { root, say } from '../tools.mjs'
+import { buildAddons } from './build.mjs'
+import { nodeExe, usual, versions } from './node.mjs'
+import { installPackages } from './packages.mjs'
+import { Report } from './report.mjs'
+import { runRustTests } from './rust-tests.mjs'
+import { endAll, runFiles } from './suite.mjs'
+import { startWine, stopWine } from './wine.mjs'
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: {
+    node: { type: 'string', default: usual },
+    rust: { type: 'boolean', default: false },
+    verbose: { type: 'boolean', default: false },
+  },
+})
+const chosen = chooseVersions(values.node)
+const files = chooseFiles(positionals)
+
+installPackages()
+if (!values.rust) buildAddons()
+// Also when a step fails, which ends this process.
+process.on('exit', stopWine)
+for (const [signal, code] of [
+  ['SIGINT', 130],
+  ['SIGTERM', 143],
+])
+  process.on(signal, () => {
+    endAll()
+    process.exit(code)
+  })
+startWine()
+if (values.rust) runRustTests()
+else for (const version of chosen) await test(version)
+
+async function test(version) {
+  const node = nodeExe(version)
+  say(`Testing with node.exe ${version}`)
+  const report = new Report(version, values.verbose)
+  await runFiles(node, files, (result) => report.add(result))
+  if (!report.finish()) process.exitCode = 1
+}
+
+function chooseVersions(wanted) {
+  if (wanted === 'all') return versions
+  if (versions.includes(wanted)) return [wanted]
+  return refuse(`--node can be ${versions.join(', ')} or all; Wine cannot start the others`)
+}
+
+function chooseFiles(names) {
+  const folder = join(root, '__test__')
+  if (names.length === 0) return readdirSync(folder).filter((file) => file.endsWith('.test.mjs'))
+  const wanted = names.map((name) => basename(name))
+  const unknown = wanted.filter((name) => !existsSync(join(folder, name)))
+  return unknown.length === 0 ? wanted : refuse(`no such test: ${unknown.join(', ')}`)
+}
+
+function refuse(why) {
+  console.error(why)
+  process.exit(2)
+}

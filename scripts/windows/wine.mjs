@@ -1,0 +1,73 @@
+// A Windows of our own: a Wine prefix with what Rust and Node need, and its server for as long as the tests run.
+import { spawnSync } from 'node:child_process'
+import { copyFileSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { root, run, say } from '../tools.mjs'
+import { made, windowsPath } from './places.mjs'
+import { compile } from './toolchain.mjs'
+
+const prefix = join(made, 'prefix')
+const ready = join(prefix, 'ready')
+const launch = join(made, 'launch.exe')
+const source = (name) => join(root, 'scripts', 'windows', name)
+
+export const wineEnvironment = {
+  ...process.env,
+  WINEPREFIX: prefix,
+  WINEDEBUG: '-all',
+  // No windows, nor anything that would ask in one: no display, no offer to install Mono or Gecko, no debugger after a crash.
+  DISPLAY: '',
+  WAYLAND_DISPLAY: '',
+  WINEDLLOVERRIDES: 'mscoree=;mshtml=;winedbg.exe=',
+}
+
+/** The command line that runs a Windows program in Wine so that nothing is left of it, see launch.c. */
+export const launcher = ['wine', windowsPath(launch)]
+
+/** To be called before anything else here. */
+export function startWine() {
+  mkdirSync(made, { recursive: true })
+  compile(source('launch.c'), launch)
+  // It stays between two programs, which saves half a second for each. If we are killed it leaves by itself.
+  run('wineserver', ['-p60'], { env: environmentOfAnExistingPrefix() })
+  if (!isReady()) makePrefix()
+}
+
+/** Ends every process in the prefix, and waits for that. */
+export function stopWine() {
+  for (const how of ['-k', '-w'])
+    spawnSync('wineserver', [how], { env: wineEnvironment, stdio: 'ignore', timeout: 20_000 })
+}
+
+/** A prefix that was not finished, or not by this recipe, is made anew. */
+function environmentOfAnExistingPrefix() {
+  if (!isReady()) {
+    stopWine()
+    rmSync(prefix, { recursive: true, force: true })
+  }
+  mkdirSync(prefix, { recursive: true })
+  return wineEnvironment
+}
+
+const recipe = () =>
+  readFileSync(source('wine.mjs'), 'utf8') + readFileSync(source('bcryptprimitives.c'), 'utf8')
+const isReady = () => existsSync(ready) && readFileSync(ready, 'utf8') === recipe()
+
+function makePrefix() {
+  say('Making a Wine prefix')
+  run('wineboot', ['--init'], { quiet: true, env: wineEnvironment })
+  // Node refuses what Wine pretends to be by default.
+  run('wine', ['winecfg', '-v', 'win10'], { quiet: true, env: wineEnvironment })
+  const library = join(made, 'bcryptprimitives.dll')
+  compile(source('bcryptprimitives.c'), library, '-shared', '-ladvapi32')
+  copyFileSync(library, join(prefix, 'drive_c', 'windows', 'system32', 'bcryptprimitives.dll'))
+  writeFileSync(ready, recipe())
+}
+
+/** A new empty folder on drive C, as Windows names it. */
+export function freshFolder(name) {
+  const folder = join(prefix, 'drive_c', 'spawn-owned-test', name)
+  rmSync(folder, { recursive: true, force: true })
+  mkdirSync(folder, { recursive: true })
+  return `C:\\spawn-owned-test\\${name}`
+}
