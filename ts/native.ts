@@ -14,7 +14,10 @@ export type NativeRegistry = Binding.Registry
 
 /** Directories that may hold the addon and the keeper, side by side: a local build first, then the platform's package. */
 function* candidates(): Generator<string> {
-  yield join(__dirname, '..', 'native')
+  const local = join(__dirname, '..', 'native')
+  // What was built on another system lies beside what is for that system.
+  if (process.platform === 'win32') yield join(local, `win32-${process.arch}`)
+  yield local
   for (const name of platformPackages()) {
     try {
       yield join(require.resolve(`${name}/package.json`), '..')
