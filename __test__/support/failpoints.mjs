@@ -8,8 +8,12 @@ import { fileURLToPath } from 'node:url'
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const target = join(root, 'target', 'failpoints')
 
-/** Builds it, and copies it to `file`. */
+/** Builds it, and copies it to `file`. For Windows it is built beforehand, by scripts/windows/build.mjs. */
 export function buildFailpointsAddon(file) {
+  if (process.platform === 'win32') {
+    copyFileSync(join(root, 'target', 'windows', 'failpoints', 'spawn-owned.node'), file)
+    return
+  }
   const build = ['build', '--quiet', '--release', '--lib', '--features', 'failpoints', '--target-dir', target]
   // The release profile for how it treats panics, but not for its speed.
   const quick = { LTO: 'off', CODEGEN_UNITS: '16', OPT_LEVEL: '0' }
@@ -26,6 +30,7 @@ export function installWithFailpoints(directory) {
   mkdirSync(native, { recursive: true })
   cpSync(join(root, 'dist'), join(directory, 'dist'), { recursive: true })
   copyFileSync(join(root, 'package.json'), join(directory, 'package.json'))
-  copyFileSync(join(root, 'native', 'spawn-owned-keeper'), join(native, 'spawn-owned-keeper'))
+  if (process.platform !== 'win32')
+    copyFileSync(join(root, 'native', 'spawn-owned-keeper'), join(native, 'spawn-owned-keeper'))
   buildFailpointsAddon(join(native, 'spawn-owned.node'))
 }
