@@ -1,7 +1,10 @@
 // Where the fixture programs are; those in C are compiled on first use and again when their source changed.
 import { execFileSync } from 'node:child_process'
 import { mkdirSync, renameSync, rmSync, statSync } from 'node:fs'
+import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { isWindows, WINDOWS_PROGRAMS } from './system.mjs'
+import { buildWindowsPrograms } from './windows-programs.mjs'
 
 const at = (relative) => fileURLToPath(new URL(`../fixtures/${relative}`, import.meta.url))
 const compiled = new Map()
@@ -9,10 +12,19 @@ const compiled = new Map()
 /** Path of a script among the fixtures. */
 export const script = at
 
-/** Path of the program built from `fixtures/<name>.c`. */
+/** Path of the program built from `fixtures/<name>.c`, or of the one that stands for it on Windows. */
 export function program(name) {
-  if (!compiled.has(name)) compiled.set(name, compile(name))
+  if (!compiled.has(name)) compiled.set(name, isWindows ? forWindows(name) : compile(name))
   return compiled.get(name)
+}
+
+/** The command that runs `fixtures/<name>.sh`; on Windows a program that does the same. */
+export const shellScript = (name, ...args) =>
+  isWindows ? [program(name), args] : ['sh', [at(`${name}.sh`), ...args]]
+
+function forWindows(name) {
+  buildWindowsPrograms()
+  return join(WINDOWS_PROGRAMS, `${name}.exe`)
 }
 
 // Test files run in parallel processes: each compiles under a name of its own, and rename makes the last one

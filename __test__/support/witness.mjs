@@ -1,6 +1,9 @@
 // The independent witness of a tree's life: a FIFO that every process of the tree holds open for writing
 // (fixtures/witness.h has the other half). EOF at its read end means that no process of the tree exists;
 // nothing else is ever taken as a proof of life or death.
+//
+// On Windows it is a file (fixtures/windows/witness.h has the other half), and the proof is the kernel's: the file is opened
+// without being shared, which it refuses as long as any process has it open.
 import { execFileSync } from 'node:child_process'
 import {
   closeSync,
@@ -12,10 +15,12 @@ import {
   readlinkSync,
   readSync,
   rmSync,
+  writeFileSync,
 } from 'node:fs'
 import { Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { isWindows } from './system.mjs'
 
 export const READY = 'r'
 export const NEWBORN = 'n'
@@ -23,27 +28,20 @@ export const CLEANED_UP = 'c'
 
 /** A witness that is closed with the test `t`, which also ends what is left of its tree (see the leash). */
 export function openWitness(t) {
-  const witness = new Witness()
+  const witness = isWindows ? new FileWitness() : new FifoWitness()
   t.after(() => witness.close())
   return witness
 }
 
+/** What both have in common: marks, our own write end, and waiting. Who extends it says how to look. */
 class Witness {
   #marks = new Map()
   #waiting = new Set()
-  #ended = false
-  #readEnd
-  #reader
+  ended = false
 
-  constructor() {
+  constructor(name) {
     this.dir = mkdtempSync(join(tmpdir(), 'witness-'))
-    this.path = join(this.dir, 'fifo')
-    execFileSync('mkfifo', ['-m', '600', this.path])
-    this.#readEnd = openSync(this.path, constants.O_RDONLY | constants.O_NONBLOCK)
-    /** Ours until release(): as long as it is open there is no EOF, however few processes have started. */
-    this.writeEnd = openSync(this.path, constants.O_WRONLY)
-    this.#reader = new Socket({ fd: this.#readEnd, readable: true, writable: false })
-    this.#reader.on('data', (bytes) => this.#note(bytes)).on('end', () => this.#note(null))
+    this.path = join(this.dir, name)
   }
 
   /** How many of these marks were seen so far. */
@@ -54,7 +52,7 @@ class Witness {
   /** Resolves once `processes` of the tree stand; from then on only they hold the witness. */
   async ready(processes, timeoutMs = 20_000) {
     const told = () => `${this.count(READY)} of ${processes} processes were ready after ${timeoutMs} ms`
-    await this.#until(() => this.count(READY) >= processes, timeoutMs, told)
+    await this.until(() => this.count(READY) >= processes, timeoutMs, told)
     this.release()
   }
 
@@ -69,27 +67,75 @@ class Witness {
   isGone() {
     if (this.writeEnd !== null) throw new Error('release() the witness first, or it can never be at its end')
     // A test that ran out of time may still come here, when the descriptor's number is somebody else's.
-    if (this.#reader.destroyed && !this.#ended) throw new Error('the witness was closed')
-    const bytes = Buffer.alloc(64)
-    while (!this.#ended) {
-      try {
-        const size = readSync(this.#readEnd, bytes)
-        if (size === 0) return true
-        this.#note(bytes.subarray(0, size))
-      } catch (error) {
-        if (error.code === 'EAGAIN') return false
-        throw error
-      }
-    }
-    return true
+    if (this.isClosed && !this.ended) throw new Error('the witness was closed')
+    return this.ended || this.look()
   }
 
   /** Resolves with the milliseconds it took until no process of the tree existed. */
   async gone(timeoutMs) {
     const from = performance.now()
     const told = () => `processes still exist after ${timeoutMs} ms:\n${this.holders()}`
-    await this.#until(() => this.isGone(), timeoutMs, told)
+    await this.until(() => this.isGone(), timeoutMs, told)
     return performance.now() - from
+  }
+
+  note(bytes) {
+    for (const byte of bytes) {
+      const mark = String.fromCharCode(byte)
+      this.#marks.set(mark, (this.#marks.get(mark) ?? 0) + 1)
+    }
+  }
+
+  check() {
+    for (const check of this.#waiting) check()
+  }
+
+  until(reached, timeoutMs, failure) {
+    return new Promise((resolve, reject) => {
+      const settle = (how, value) => {
+        clearTimeout(timer)
+        this.#waiting.delete(check)
+        how(value)
+      }
+      const check = () => reached() && settle(resolve)
+      const timer = setTimeout(() => settle(reject, new Error(failure())), timeoutMs)
+      this.#waiting.add(check)
+      check()
+    })
+  }
+}
+
+class FifoWitness extends Witness {
+  #readEnd
+  #reader
+
+  constructor() {
+    super('fifo')
+    execFileSync('mkfifo', ['-m', '600', this.path])
+    this.#readEnd = openSync(this.path, constants.O_RDONLY | constants.O_NONBLOCK)
+    /** Ours until release(): as long as it is open there is no EOF, however few processes have started. */
+    this.writeEnd = openSync(this.path, constants.O_WRONLY)
+    this.#reader = new Socket({ fd: this.#readEnd, readable: true, writable: false })
+    this.#reader.on('data', (bytes) => this.#hear(bytes)).on('end', () => this.#hear(null))
+  }
+
+  get isClosed() {
+    return this.#reader.destroyed
+  }
+
+  look() {
+    const bytes = Buffer.alloc(64)
+    while (!this.ended) {
+      try {
+        const size = readSync(this.#readEnd, bytes)
+        if (size === 0) return true
+        this.#hear(bytes.subarray(0, size))
+      } catch (error) {
+        if (error.code === 'EAGAIN') return false
+        throw error
+      }
+    }
+    return true
   }
 
   /** Who holds the witness, for failure messages only: a hydra is never seen here. */
@@ -105,27 +151,73 @@ class Witness {
     rmSync(this.dir, { recursive: true, force: true })
   }
 
-  #note(bytes) {
-    if (bytes === null) this.#ended = true
-    for (const byte of bytes ?? []) {
-      const mark = String.fromCharCode(byte)
-      this.#marks.set(mark, this.count(mark) + 1)
-    }
-    for (const check of this.#waiting) check()
+  #hear(bytes) {
+    if (bytes === null) this.ended = true
+    else this.note(bytes)
+    this.check()
+  }
+}
+
+/** libuv's UV_FS_O_EXLOCK, which Node has no name for: opened without being shared with anybody. */
+const UNSHARED = 0x10000000
+const LOOK_EVERY_MS = 5
+
+class FileWitness extends Witness {
+  #seen = 0
+  #timer
+
+  constructor() {
+    super('marks')
+    writeFileSync(this.path, '')
+    /** Ours until release(), as that of the FIFO. */
+    this.writeEnd = openSync(this.path, 'a')
+    this.#timer = setInterval(() => this.check(), LOOK_EVERY_MS)
+    this.#timer.unref()
   }
 
-  #until(reached, timeoutMs, failure) {
-    return new Promise((resolve, reject) => {
-      const settle = (how, value) => {
-        clearTimeout(timer)
-        this.#waiting.delete(check)
-        how(value)
-      }
-      const check = () => reached() && settle(resolve)
-      const timer = setTimeout(() => settle(reject, new Error(failure())), timeoutMs)
-      this.#waiting.add(check)
-      check()
-    })
+  isClosed = false
+
+  count(mark) {
+    this.#read()
+    return super.count(mark)
+  }
+
+  look() {
+    try {
+      closeSync(openSync(this.path, constants.O_RDONLY | UNSHARED))
+    } catch (error) {
+      if (error.code === 'EBUSY') return false
+      throw error
+    }
+    // Nobody is left who could say anything more.
+    this.ended = true
+    this.#read()
+    return true
+  }
+
+  holders() {
+    return '  (Windows does not tell who has a file open)'
+  }
+
+  /** Without its file the tree sees that the test is over. Who has it open keeps the folder until then. */
+  close() {
+    this.release()
+    this.isClosed = true
+    clearInterval(this.#timer)
+    const remove = () => {
+      try {
+        rmSync(this.dir, { recursive: true, force: true })
+      } catch {}
+    }
+    remove()
+    process.once('exit', remove)
+  }
+
+  #read() {
+    if (this.isClosed) return
+    const marks = readFileSync(this.path)
+    this.note(marks.subarray(this.#seen))
+    this.#seen = marks.length
   }
 }
 

@@ -1,0 +1,37 @@
+// What the tests need to know of the system they run on. They are written in the words of POSIX (`sh -c`, `cat`, SIGTERM); on
+// Windows these commands are small programs of ours (fixtures/windows), first in the path of this process and so of its children.
+import { delimiter } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+export const isWindows = process.platform === 'win32'
+
+/** Why something is left out on Windows. Each reason is the whole truth. */
+export const NO_SIGNALS = 'Windows has no signals but the one that ends, and CTRL_BREAK'
+export const NO_SESSIONS = 'Windows has no sessions: nobody leaves a job'
+export const NO_KEEPER = 'Windows has no keeper process: the job is held by the bot'
+export const NO_PROC = 'there is no /proc on Windows'
+export const NO_CGROUPS = 'Windows has no cgroups'
+export const NO_USERS = 'Windows has neither uid nor gid nor file modes'
+export const NO_FIFOS = 'Windows has no FIFOs'
+export const NO_SHELL = 'the little shell for Windows does not know this line'
+export const NO_STOPPING = 'a process cannot be stopped on Windows'
+
+/** The options of a test that has no meaning on Windows, for this reason. */
+export const posixOnly = (reason, options = {}) => ({ ...options, skip: isWindows && reason })
+
+/** The options of a test about what only Windows has. */
+export const windowsOnly = (options = {}) => ({ ...options, skip: !isWindows && 'this is about Windows' })
+
+/**
+ * A grace for trees with members that have left their root's group. Everywhere else each of them is asked to end, and nobody has to
+ * wait; on Windows they cannot be asked, and are ended after this.
+ */
+export const GRACE_FOR_ALL_MS = isWindows ? 1000 : 1e8
+
+/** Where the programs for Windows are, and the commands among them. */
+export const WINDOWS_PROGRAMS = fileURLToPath(new URL('../fixtures/bin/win32', import.meta.url))
+
+if (isWindows) {
+  const commands = `${WINDOWS_PROGRAMS}\\commands`
+  if (!process.env.PATH.startsWith(commands)) process.env.PATH = commands + delimiter + process.env.PATH
+}

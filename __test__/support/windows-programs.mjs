@@ -1,0 +1,55 @@
+// Builds the programs of fixtures/windows. Run by whoever prepares a test on Windows, there or elsewhere:
+// `node __test__/support/windows-programs.mjs [compiler]`, a gcc for Windows. Does nothing if all are newer than their sources.
+import { execFileSync } from 'node:child_process'
+import { copyFileSync, mkdirSync, renameSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { isWindows, WINDOWS_PROGRAMS } from './system.mjs'
+
+const source = (name) => fileURLToPath(new URL(`../fixtures/windows/${name}`, import.meta.url))
+
+/** Each is one program under many names: it does what it is called. */
+const sets = [
+  {
+    source: 'programs.c',
+    folder: WINDOWS_PROGRAMS,
+    names: [
+      ...['stays', 'ignores-sigterm', 'half-setsid', 'double-fork-daemon', 'cleans-up-on-sigterm'],
+      ...['marks-every-sigterm', 'forks-on-sigterm', 'tree-of-100', 'tree-of-31', 'hydra'],
+      ...['cleared-environment', 'main-thread-exited', 'burns-and-dies', 'talks', 'holds-lock'],
+      ...['looks-for-others', 'converses', 'exits-when-told', 'breaks-away', 'new-console', 'wrapper-leaves'],
+    ],
+  },
+  {
+    source: 'commands.c',
+    folder: join(WINDOWS_PROGRAMS, 'commands'),
+    names: ['bash', 'cat', 'echo', 'false', 'head', 'seq', 'sh', 'sleep', 'touch', 'true', 'wc', 'yes'],
+  },
+]
+
+export function buildWindowsPrograms(compiler = isWindows ? 'gcc' : 'x86_64-w64-mingw32-gcc') {
+  for (const set of sets) build(compiler, set)
+}
+
+/** Test files come here at the same time: each has a file of its own, and a rename makes the last one win. */
+function build(compiler, { source: name, folder, names }) {
+  const binaries = names.map((it) => join(folder, `${it}.exe`))
+  const newest = Math.max(modified(source(name)), modified(source('witness.h')))
+  if (binaries.every((binary) => modified(binary) >= newest)) return
+
+  mkdirSync(folder, { recursive: true })
+  const first = join(folder, `unfinished-${process.pid}.exe`)
+  const flags = ['-std=c11', '-O1', '-Wall', '-Wextra', '-static']
+  execFileSync(compiler, [...flags, '-o', first, source(name)], { stdio: ['ignore', 'ignore', 'inherit'] })
+  for (const binary of binaries) {
+    copyFileSync(first, `${binary}.${process.pid}`)
+    renameSync(`${binary}.${process.pid}`, binary)
+  }
+  renameSync(first, join(folder, `${names[0]}.exe`))
+}
+
+function modified(path) {
+  return statSync(path, { throwIfNoEntry: false })?.mtimeMs ?? Number.NEGATIVE_INFINITY
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) buildWindowsPrograms(process.argv[2])
