@@ -5,7 +5,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { after, describe, test } from 'node:test'
 import { script } from './support/fixtures.mjs'
-import { hostileTrees, treeNamed } from './support/hostile-trees.mjs'
+import { hostileTrees, missingTrees, treeNamed } from './support/hostile-trees.mjs'
 import { instant, randomFor, seed } from './support/random.mjs'
 import { openWitness } from './support/witness.mjs'
 
@@ -67,6 +67,8 @@ describe('a bot SIGKILLed at random instants leaves nothing of', { concurrency: 
       }
     })
   }
+
+  for (const { name, posix } of missingTrees) test(name, { skip: posix })
 
   after(() => {
     const times = figures.map(({ ms }) => ms).sort((a, b) => a - b)

@@ -5,6 +5,7 @@ import { describe, test } from 'node:test'
 import { cancel } from 'spawn-owned'
 import { record, same, spawn, spawnOwned } from './fixtures/side-by-side.mjs'
 import { program } from './support/fixtures.mjs'
+import { GRACE_FOR_ALL_MS, isWindows, NO_SHELL, NO_SIGNALS, posixOnly } from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
 const options = { timeout: 20_000 }
@@ -137,7 +138,7 @@ describe('a run that has ended', () => {
 })
 
 describe('how', () => {
-  test('the signal asked for comes first', options, async (t) => {
+  test('the signal asked for comes first', posixOnly(NO_SIGNALS, options), async (t) => {
     for (const [signal, seen] of [
       ['SIGINT', 'SIGINT'],
       ['SIGKILL', 'SIGKILL'],
@@ -156,11 +157,11 @@ describe('how', () => {
 
   test('a huge grace is not waited out', options, async (t) => {
     const { child, gone } = await standing(t, {}, 'half-setsid', 33)
-    await child.cancel({ graceMs: Number.MAX_SAFE_INTEGER })
+    await child.cancel({ graceMs: isWindows ? GRACE_FOR_ALL_MS : Number.MAX_SAFE_INTEGER })
     assert.ok(gone())
   })
 
-  test('no grace at all still begins with the signal', options, async () => {
+  test('no grace at all still begins with the signal', posixOnly(NO_SIGNALS, options), async () => {
     const child = spawnOwned('sh', ['-c', 'trap "" TERM; echo; exec cat'])
     await once(child.stdout, 'data')
     const exit = await child.cancel({ graceMs: 0 })
@@ -221,7 +222,7 @@ describe('more than once', () => {
     assert.deepEqual(first, second)
   })
 
-  test('each process gets the first signal once', options, async () => {
+  test('each process gets the first signal once', posixOnly(NO_SHELL, options), async () => {
     const line = "n=0; trap 'n=$((n + 1)); echo $n' TERM; echo 0; while :; do read _ || :; done"
     const child = spawnOwned('bash', ['-c', line])
     let said = ''

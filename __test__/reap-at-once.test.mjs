@@ -4,6 +4,7 @@ import { describe, test } from 'node:test'
 import { assertAlive, assertGone, fileHas, freshRegistry, startBot, supervise } from './support/bots.mjs'
 import { program } from './support/fixtures.mjs'
 import { assertReport, crashed, GRACE_MS, kept } from './support/orphans.mjs'
+import { NO_DESCRIPTOR_LIMIT, posixOnly } from './support/system.mjs'
 import { CLEANED_UP, openWitness } from './support/witness.mjs'
 
 const options = { timeout: 120_000 }
@@ -76,19 +77,23 @@ describe('one bot that reaps', together, () => {
     }
   })
 
-  test('without a descriptor to spare loses nothing, and says nothing that is untrue', options, async (t) => {
-    const path = freshRegistry()
-    const next = await startBot(t, path, { within: ['sh', '-c', 'ulimit -n 256; exec "$@"', 'sh'] })
-    const { pid, witness } = await crashed(t, { path })
-    for (let free = 0; free < 40; free++) {
-      const report = await next.ask('withDescriptors', free, 'reap').catch(({ code }) => ({ code }))
-      if (report.killed?.length) break
-      assert.deepEqual(report.alreadyDead ?? [], [], `with ${free} descriptors: ${JSON.stringify(report)}`)
-      assertAlive(witness)
-    }
-    const { killed } = await next.ask('reap')
-    assertGone(witness)
-    assert.ok(killed.length === 0 || killed[0] === pid)
-    await fileHas(path, 0)
-  })
+  test(
+    'without a descriptor to spare loses nothing, and says nothing that is untrue',
+    posixOnly(NO_DESCRIPTOR_LIMIT, options),
+    async (t) => {
+      const path = freshRegistry()
+      const next = await startBot(t, path, { within: ['sh', '-c', 'ulimit -n 256; exec "$@"', 'sh'] })
+      const { pid, witness } = await crashed(t, { path })
+      for (let free = 0; free < 40; free++) {
+        const report = await next.ask('withDescriptors', free, 'reap').catch(({ code }) => ({ code }))
+        if (report.killed?.length) break
+        assert.deepEqual(report.alreadyDead ?? [], [], `with ${free} descriptors: ${JSON.stringify(report)}`)
+        assertAlive(witness)
+      }
+      const { killed } = await next.ask('reap')
+      assertGone(witness)
+      assert.ok(killed.length === 0 || killed[0] === pid)
+      await fileHas(path, 0)
+    },
+  )
 })

@@ -16,43 +16,51 @@ import {
   until,
 } from './support/bots.mjs'
 import { assertReport, crashed, kept, mistaken, owned } from './support/orphans.mjs'
+import { NO_KEEPER, posixOnly } from './support/system.mjs'
 
 const options = { timeout: 120_000 }
 const together = { timeout: 600_000, concurrency: 4 }
 
 describe('a dry run', together, () => {
-  test('says what would be done, and changes nothing, on disk or alive', options, async (t) => {
-    const path = freshRegistry()
-    const orphan = await crashed(t, { path })
-    const keptOne = await kept(t, { path })
-    const dead = await crashed(t, { path })
-    process.kill(dead.pid, 'SIGKILL')
-    await gone(dead.pid)
-    const alive = await owned(t, { path })
-    // Nobody writes any more.
-    await until(() => entriesOf(path).length === 4 && readdirSync(dirname(path)).length === 2, 'a checkpoint')
-    const before = filesOf(path)
-    const next = supervise(path)
-    const report = await next.reapOrphans({ dryRun: true })
-    assert.deepEqual(filesOf(path), before)
-    for (const { witness } of [orphan, keptOne, alive]) assertAlive(witness)
-    const planned = report.decisions.map(({ pid, decision, outcome, dryRun }) => [
-      pid,
-      decision,
-      outcome,
-      dryRun,
-    ])
-    assert.deepEqual(planned, [
-      [orphan.pid, 'end', 'planned', true],
-      [keptOne.pid, 'end', 'planned', true],
-      [dead.pid, 'end', 'planned', true],
-      [alive.pid, 'leave', 'planned', true],
-    ])
-    assertReport(report, {})
-    // And it was no promise that binds anybody.
-    const done = await next.reapOrphans()
-    assert.deepEqual(done.killed.toSorted(), [orphan, keptOne, dead].map(({ pid }) => pid).toSorted())
-  })
+  test(
+    'says what would be done, and changes nothing, on disk or alive',
+    posixOnly(NO_KEEPER, options),
+    async (t) => {
+      const path = freshRegistry()
+      const orphan = await crashed(t, { path })
+      const keptOne = await kept(t, { path })
+      const dead = await crashed(t, { path })
+      process.kill(dead.pid, 'SIGKILL')
+      await gone(dead.pid)
+      const alive = await owned(t, { path })
+      // Nobody writes any more.
+      await until(
+        () => entriesOf(path).length === 4 && readdirSync(dirname(path)).length === 2,
+        'a checkpoint',
+      )
+      const before = filesOf(path)
+      const next = supervise(path)
+      const report = await next.reapOrphans({ dryRun: true })
+      assert.deepEqual(filesOf(path), before)
+      for (const { witness } of [orphan, keptOne, alive]) assertAlive(witness)
+      const planned = report.decisions.map(({ pid, decision, outcome, dryRun }) => [
+        pid,
+        decision,
+        outcome,
+        dryRun,
+      ])
+      assert.deepEqual(planned, [
+        [orphan.pid, 'end', 'planned', true],
+        [keptOne.pid, 'end', 'planned', true],
+        [dead.pid, 'end', 'planned', true],
+        [alive.pid, 'leave', 'planned', true],
+      ])
+      assertReport(report, {})
+      // And it was no promise that binds anybody.
+      const done = await next.reapOrphans()
+      assert.deepEqual(done.killed.toSorted(), [orphan, keptOne, dead].map(({ pid }) => pid).toSorted())
+    },
+  )
 
   test('on a registry that does not exist makes none', options, async () => {
     const path = freshRegistry()

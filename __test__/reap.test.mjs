@@ -17,6 +17,7 @@ import {
   gone,
   groupGone,
   keeperOf,
+  killGroup,
   neverWaitedFor,
   past,
   startBot,
@@ -29,6 +30,15 @@ import {
 import { program, script } from './support/fixtures.mjs'
 import { treeNamed } from './support/hostile-trees.mjs'
 import { assertReport, crashed, crashedAs, kept, mistaken, owned } from './support/orphans.mjs'
+import {
+  isWindows,
+  NO_KEEPER,
+  NO_NAMESPACES,
+  NO_SESSIONS,
+  NO_STOPPING,
+  NO_ZOMBIES,
+  posixOnly,
+} from './support/system.mjs'
 import { CLEANED_UP, openWitness } from './support/witness.mjs'
 
 const options = { timeout: 120_000 }
@@ -44,7 +54,7 @@ describe('its bot is dead:', together, () => {
     assertReport(await next.reapOrphans(), {})
   })
 
-  test('already dead, when its keeper has seen to it', options, async (t) => {
+  test('already dead, when its keeper has seen to it', posixOnly(NO_KEEPER, options), async (t) => {
     const { bot, next, path, pid, record, witness } = await owned(t)
     await bot.kill()
     await witness.gone(20_000)
@@ -189,45 +199,53 @@ describe('it was started elsewhere:', together, () => {
     await fileHas(path, 0)
   })
 
-  test('in another PID namespace: skipped, and its entry stays', options, async (t) => {
-    const { next, path, pid, witness } = await mistaken(t, ({ startToken }) => ({
-      startToken: altered(startToken, { ns: 4 }),
-    }))
-    const report = await next.reapOrphans()
-    assertReport(report, { skipped: [pid] })
-    assert.match(report.skipped[0].reason, /namespace/)
-    assertAlive(witness)
-    assert.equal(entriesOf(path).length, 1)
-  })
+  test(
+    'in another PID namespace: skipped, and its entry stays',
+    posixOnly(NO_NAMESPACES, options),
+    async (t) => {
+      const { next, path, pid, witness } = await mistaken(t, ({ startToken }) => ({
+        startToken: altered(startToken, { ns: 4 }),
+      }))
+      const report = await next.reapOrphans()
+      assertReport(report, { skipped: [pid] })
+      assert.match(report.skipped[0].reason, /namespace/)
+      assertAlive(witness)
+      assert.equal(entriesOf(path).length, 1)
+    },
+  )
 
-  test('by a bot in another PID namespace: alive as long as its lease says so', options, async (t) => {
-    const elsewhere = ({ startToken, botStartToken }) => ({
-      startToken: altered(startToken, { ns: 4 }),
-      botStartToken: altered(botStartToken, { ns: 4 }),
-    })
-    const { next, path, pid, record, witness } = await mistaken(t, elsewhere)
-    assertReport(await next.reapOrphans(), {})
-    const late = supervise(freshRegistry([{ ...record, leaseExpiresAtMs: Date.now() - 1 }]))
-    assertReport(await late.reapOrphans(), { skipped: [pid] })
-    assertAlive(witness)
-    assert.equal(entriesOf(path).length, 1)
-  })
+  test(
+    'by a bot in another PID namespace: alive as long as its lease says so',
+    posixOnly(NO_NAMESPACES, options),
+    async (t) => {
+      const elsewhere = ({ startToken, botStartToken }) => ({
+        startToken: altered(startToken, { ns: 4 }),
+        botStartToken: altered(botStartToken, { ns: 4 }),
+      })
+      const { next, path, pid, record, witness } = await mistaken(t, elsewhere)
+      assertReport(await next.reapOrphans(), {})
+      const late = supervise(freshRegistry([{ ...record, leaseExpiresAtMs: Date.now() - 1 }]))
+      assertReport(await late.reapOrphans(), { skipped: [pid] })
+      assertAlive(witness)
+      assert.equal(entriesOf(path).length, 1)
+    },
+  )
 })
 
 describe('its keeper', together, () => {
   for (const tree of ['cleared-environment', 'half-setsid', 'hydra', 'stopped'].map(treeNamed)) {
-    test(`lives: asked, and ended is all of ${tree.name}`, options, async (t) => {
+    test(`lives: asked, and ended is all of ${tree.name}`, posixOnly(tree.posix, options), async (t) => {
       const { next, path, pid, record, witness } = await kept(t, { tree })
       const report = await next.reapOrphans()
       assertGone(witness)
       assertReport(report, { killed: [pid] })
-      assert.equal(report.decisions[0].facts.keeper, 'alive')
+      if (!isWindows) assert.equal(report.decisions[0].facts.keeper, 'alive')
       await gone(keeperOf(record))
       await fileHas(path, 0)
     })
   }
 
-  test('is stopped: woken, asked, and all of it is ended', options, async (t) => {
+  test('is stopped: woken, asked, and all of it is ended', posixOnly(NO_KEEPER, options), async (t) => {
     const { next, pid, record, witness } = await kept(t, { tree: treeNamed('cleared-environment') })
     await stopKeeper(t, record)
     assertReport(await next.reapOrphans(), { killed: [pid] })
@@ -235,12 +253,12 @@ describe('its keeper', together, () => {
   })
 
   for (const tree of ['half-setsid', 'double-fork-daemon', 'ignores-sigterm', 'stopped'].map(treeNamed)) {
-    test(`is dead: ended from outside is ${tree.name}`, options, async (t) => {
+    test(`is dead: ended from outside is ${tree.name}`, posixOnly(tree.posix, options), async (t) => {
       const { next, pid, witness } = await crashed(t, { tree })
       const report = await next.reapOrphans()
       assertGone(witness)
       assertReport(report, { killed: [pid] })
-      assert.equal(report.decisions[0].facts.keeper, 'dead')
+      if (!isWindows) assert.equal(report.decisions[0].facts.keeper, 'dead')
     })
   }
 
@@ -257,7 +275,7 @@ describe('its keeper', together, () => {
 })
 
 describe('what is dead already', together, () => {
-  test('a zombie', options, async (t) => {
+  test('a zombie', posixOnly(NO_ZOMBIES, options), async (t) => {
     const path = freshRegistry()
     const bot = await startBot(t, path)
     const witness = openWitness(t)
@@ -274,8 +292,9 @@ describe('what is dead already', together, () => {
   })
 
   test('gone when it was looked at', options, async (t) => {
-    const { next, path, pid, witness } = await crashed(t, { tree: treeNamed('ignores-sigterm') })
-    process.kill(-pid, 'SIGKILL')
+    const tree = { ready: 1, command: (path) => [program('stays'), [path]] }
+    const { next, path, pid, witness } = await crashed(t, { tree })
+    killGroup(pid)
     await witness.gone(20_000)
     await groupGone(pid)
     const report = await next.reapOrphans()
@@ -284,24 +303,28 @@ describe('what is dead already', together, () => {
     await fileHas(path, 0)
   })
 
-  test('gone between the look and the deed: a success all the same', options, async (t) => {
-    const { next, pid, witness } = await crashed(t, { tree: treeNamed('ignores-sigterm') })
-    const killedByPolicy = () => {
-      process.kill(-pid, 'SIGKILL')
-      // All of the group, and not only its leader, must be gone when the deed begins.
-      execFileSync('sh', ['-c', 'while kill -s 0 -- "-$1" 2>/dev/null; do :; done', 'sh', String(pid)])
-      return 'terminate'
-    }
-    const report = await next.reapOrphans({ policy: killedByPolicy })
-    assertGone(witness)
-    assertReport(report, { alreadyDead: [pid] })
-  })
+  test(
+    'gone between the look and the deed: a success all the same',
+    posixOnly(NO_SESSIONS, options),
+    async (t) => {
+      const { next, pid, witness } = await crashed(t, { tree: treeNamed('ignores-sigterm') })
+      const killedByPolicy = () => {
+        process.kill(-pid, 'SIGKILL')
+        // All of the group, and not only its leader, must be gone when the deed begins.
+        execFileSync('sh', ['-c', 'while kill -s 0 -- "-$1" 2>/dev/null; do :; done', 'sh', String(pid)])
+        return 'terminate'
+      }
+      const report = await next.reapOrphans({ policy: killedByPolicy })
+      assertGone(witness)
+      assertReport(report, { alreadyDead: [pid] })
+    },
+  )
 })
 
 describe('the report', together, () => {
   test(
     'has one decision for each record, with the facts behind it, and tells listeners the same',
-    options,
+    posixOnly(NO_KEEPER, options),
     async (t) => {
       const path = freshRegistry()
       const orphan = await crashed(t, { path, sessionId: 's', labels: { agent: 'claude' } })
@@ -358,42 +381,46 @@ describe('the report', together, () => {
   })
 })
 
-test("a chat bot's boot: reapOrphans(process.pid) on the file in data/, then a turn", options, async (t) => {
-  const folder = dirname(dirname(freshRegistry()))
-  const witness = openWitness(t)
-  const first = await boot(t, folder, witness)
-  assert.deepEqual([first.report.killed, first.report.alreadyDead, first.report.skipped], [[], [], []])
-  await witness.ready(1)
-  const [entry] = entriesOf(join(folder, 'data', 'process-registry.json'))
-  assert.deepEqual(Object.keys(entry).slice(0, 5), [
-    'pid',
-    'startedAt',
-    'sessionId',
-    'botPid',
-    'commandPreview',
-  ])
-  assert.deepEqual([entry.pid, entry.sessionId, entry.botPid], [first.agent, 'chat-1', first.pid])
-  assert.ok(Math.abs(Date.now() - entry.startedAt) < 60_000)
+test(
+  "a chat bot's boot: reapOrphans(process.pid) on the file in data/, then a turn",
+  posixOnly(NO_STOPPING, options),
+  async (t) => {
+    const folder = dirname(dirname(freshRegistry()))
+    const witness = openWitness(t)
+    const first = await boot(t, folder, witness)
+    assert.deepEqual([first.report.killed, first.report.alreadyDead, first.report.skipped], [[], [], []])
+    await witness.ready(1)
+    const [entry] = entriesOf(join(folder, 'data', 'process-registry.json'))
+    assert.deepEqual(Object.keys(entry).slice(0, 5), [
+      'pid',
+      'startedAt',
+      'sessionId',
+      'botPid',
+      'commandPreview',
+    ])
+    assert.deepEqual([entry.pid, entry.sessionId, entry.botPid], [first.agent, 'chat-1', first.pid])
+    assert.ok(Math.abs(Date.now() - entry.startedAt) < 60_000)
 
-  // Stopped for certain, or it sees that its keeper is gone and ends the run itself.
-  process.kill(first.pid, 'SIGSTOP')
-  await until(() => stateOf(first.pid) === 'T', 'the bot has stopped')
-  const keeper = keeperOf(entry)
-  process.kill(statOf(keeper).parent, 'SIGKILL')
-  process.kill(keeper, 'SIGKILL')
-  process.kill(first.pid, 'SIGKILL')
-  await first.ended
-  assertAlive(witness)
+    // Stopped for certain, or it sees that its keeper is gone and ends the run itself.
+    process.kill(first.pid, 'SIGSTOP')
+    await until(() => stateOf(first.pid) === 'T', 'the bot has stopped')
+    const keeper = keeperOf(entry)
+    process.kill(statOf(keeper).parent, 'SIGKILL')
+    process.kill(keeper, 'SIGKILL')
+    process.kill(first.pid, 'SIGKILL')
+    await first.ended
+    assertAlive(witness)
 
-  const second = await boot(t, folder, openWitness(t))
-  assertGone(witness)
-  assert.deepEqual(second.report.killed, [first.agent])
-  const entries = entriesOf(join(folder, 'data', 'process-registry.json'))
-  assert.deepEqual(
-    entries.map(({ pid }) => pid),
-    [second.agent],
-  )
-})
+    const second = await boot(t, folder, openWitness(t))
+    assertGone(witness)
+    assert.deepEqual(second.report.killed, [first.agent])
+    const entries = entriesOf(join(folder, 'data', 'process-registry.json'))
+    assert.deepEqual(
+      entries.map(({ pid }) => pid),
+      [second.agent],
+    )
+  },
+)
 
 /** Starts fixtures/chat-bot.mjs in this folder. Resolves when its agent is in the file. */
 async function boot(t, cwd, witness) {

@@ -22,6 +22,7 @@ import {
 import { program } from './support/fixtures.mjs'
 import { treeNamed } from './support/hostile-trees.mjs'
 import { namespace, withoutNamespace } from './support/namespace.mjs'
+import { ENDS_WITH_PARENT, isWindows, NO_SESSIONS, NO_ZOMBIES, posixOnly } from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
 const options = { timeout: 120_000 }
@@ -67,8 +68,7 @@ describe('what is recorded:', together, () => {
       startToken: captureStartToken(pid),
       botStartToken: captureStartToken(process.pid),
       ownerInstanceId: here.instanceId,
-      pgid: pid,
-      containment: 'group',
+      ...(isWindows ? { pgid: null, containment: 'process' } : { pgid: pid, containment: 'group' }),
       backendId: 'b',
       scopeKey: 'k',
       labels: { agent: 'claude' },
@@ -84,14 +84,18 @@ describe('what is recorded:', together, () => {
     await here.cancel('mine', { graceMs: 0 })
   })
 
-  test('the group it is really in, not the one it was asked for', options, async (t) => {
-    const here = supervise(freshRegistry())
-    const { pid } = await child(t, { detached: false })
-    const record = here.registerProcess({ pid })
-    assert.deepEqual([record.pgid, record.containment], [statOf(process.pid).group, 'process'])
-    assert.notEqual(record.pgid, pid)
-    await here.cancel({ pid }, { graceMs: 0 })
-  })
+  test(
+    'the group it is really in, not the one it was asked for',
+    posixOnly(NO_SESSIONS, options),
+    async (t) => {
+      const here = supervise(freshRegistry())
+      const { pid } = await child(t, { detached: false })
+      const record = here.registerProcess({ pid })
+      assert.deepEqual([record.pgid, record.containment], [statOf(process.pid).group, 'process'])
+      assert.notEqual(record.pgid, pid)
+      await here.cancel({ pid }, { graceMs: 0 })
+    },
+  )
 
   test('a run id of its own, if none is given', options, async (t) => {
     const here = supervise(freshRegistry())
@@ -132,23 +136,27 @@ describe('cancelled is', together, () => {
     assert.equal(outcome, 'cancelled')
   })
 
-  test("one in its bot's group with its descendants, but neither bot nor sibling", options, async (t) => {
-    const path = freshRegistry()
-    const bot = await startBot(t, path)
-    const witnesses = [openWitness(t), openWitness(t)]
-    const pids = []
-    for (const witness of witnesses) {
-      pids.push(await bot.ask('child', program('half-setsid'), [witness.path]))
-      await witness.ready(33)
-    }
-    const record = await bot.ask('register', { pid: pids[0], graceMs: 1000 })
-    assert.deepEqual([record.containment, record.pgid], ['process', statOf(bot.pid).group])
-    const { outcome } = await bot.ask('cancel', { pid: pids[0] })
-    assertGone(witnesses[0])
-    assert.equal(outcome, 'cancelled')
-    assertAlive(witnesses[1])
-    assert.deepEqual(await bot.ask('list'), [])
-  })
+  test(
+    "one in its bot's group with its descendants, but neither bot nor sibling",
+    posixOnly(NO_SESSIONS, options),
+    async (t) => {
+      const path = freshRegistry()
+      const bot = await startBot(t, path)
+      const witnesses = [openWitness(t), openWitness(t)]
+      const pids = []
+      for (const witness of witnesses) {
+        pids.push(await bot.ask('child', program('half-setsid'), [witness.path]))
+        await witness.ready(33)
+      }
+      const record = await bot.ask('register', { pid: pids[0], graceMs: 1000 })
+      assert.deepEqual([record.containment, record.pgid], ['process', statOf(bot.pid).group])
+      const { outcome } = await bot.ask('cancel', { pid: pids[0] })
+      assertGone(witnesses[0])
+      assert.equal(outcome, 'cancelled')
+      assertAlive(witnesses[1])
+      assert.deepEqual(await bot.ask('list'), [])
+    },
+  )
 
   test('the same from another process', options, async (t) => {
     const path = freshRegistry()
@@ -261,7 +269,7 @@ describe('the entry goes', together, () => {
     await here.cancel('short', { graceMs: 0 })
   })
 
-  test('not before the last of its group has ended', options, async (t) => {
+  test('not before the last of its group has ended', posixOnly(NO_SESSIONS, options), async (t) => {
     const path = freshRegistry()
     const here = supervise(path)
     const it = await child(t)
@@ -341,7 +349,7 @@ describe('refused, and no entry is left:', together, () => {
     refusedOne(here, { pid: ended.pid }, { code: 'ERR_OWNED_NO_SUCH_PROCESS' })
   })
 
-  test('a zombie', options, async (t) => {
+  test('a zombie', posixOnly(NO_ZOMBIES, options), async (t) => {
     const here = supervise(freshRegistry())
     const pid = await neverWaitedFor(t, 'sleep', '60')
     process.kill(pid, 'SIGKILL')
@@ -350,7 +358,7 @@ describe('refused, and no entry is left:', together, () => {
   })
 
   for (const [what, pid] of [
-    ['PID 1', 1],
+    ['PID 1', isWindows ? 4 : 1],
     ['this process', process.pid],
     ['an ancestor', process.ppid],
   ]) {
@@ -443,7 +451,7 @@ describe('when its bot dies it lives on, and the next one ends', together, () =>
     ['a leader and its group', true],
     ['one in a group of others, and its descendants', false],
   ]) {
-    test(what, options, async (t) => {
+    test(what, posixOnly(!detached && ENDS_WITH_PARENT, options), async (t) => {
       const path = freshRegistry()
       const bot = await startBot(t, path)
       const witness = openWitness(t)

@@ -7,6 +7,7 @@ import { Worker } from 'node:worker_threads'
 import { cancel, isSameProcess } from 'spawn-owned'
 import { record, spawnOwned } from './fixtures/side-by-side.mjs'
 import { program, script } from './support/fixtures.mjs'
+import { GRACE_FOR_ALL_MS, NO_PROC, NO_SESSIONS, NO_SHELL, NO_SIGNALS, posixOnly } from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
 const options = { timeout: 20_000 }
@@ -139,8 +140,9 @@ describe('how it ended:', () => {
       { reason: 'exit', exitCode: 4, message: 'exited with code 4' },
     ],
   }
+  const notOnWindows = { 'its own signal': NO_SIGNALS }
   for (const [what, [start, expected]] of Object.entries(rows)) {
-    test(what, options, async () => {
+    test(what, posixOnly(notOnWindows[what], options), async () => {
       const child = start()
       const { durationMs, ...exit } = await child.wait()
       assert.deepEqual(exit, { runId: child.runId, ...usual, ...expected })
@@ -148,7 +150,7 @@ describe('how it ended:', () => {
     })
   }
 
-  test('an escape, with whoever it was', options, async (t) => {
+  test('an escape, with whoever it was', posixOnly(NO_SESSIONS, options), async (t) => {
     const { child, witness } = await standing(t, 'double-fork-daemon', 2)
     child.stdin.end()
     const { escaped, durationMs, ...exit } = await child.wait()
@@ -228,7 +230,7 @@ describe('timeoutMs', () => {
 })
 
 describe("onLeaderExit: 'keep'", () => {
-  const kept = { onLeaderExit: 'keep', graceMs: FOR_EVER }
+  const kept = { onLeaderExit: 'keep', graceMs: GRACE_FOR_ALL_MS }
 
   test('descendants live on, and a cancel ends them', options, async (t) => {
     const { child, witness } = await standing(t, 'half-setsid', 33, kept)
@@ -255,7 +257,7 @@ describe("onLeaderExit: 'keep'", () => {
     assert.deepEqual([outcome, exits[0].reason, exits[0].exitCode], ['cancelled', 'shutdown', 0])
   })
 
-  test('a tree that ends by itself is an exit', options, async () => {
+  test('a tree that ends by itself is an exit', posixOnly(NO_SHELL, options), async () => {
     const child = spawnOwned('sh', ['-c', '(read _) <&3 & exit 6'], {
       ...kept,
       stdio: ['pipe', 'pipe', 'pipe', 'pipe'],
@@ -288,7 +290,7 @@ describe('a worker thread', () => {
   const start = (command, ...args) =>
     new Worker(script('worker-with-a-run.mjs'), { workerData: { command, args } })
 
-  test('owns runs like any other', options, async () => {
+  test('owns runs like any other', posixOnly(NO_PROC, options), async () => {
     const worker = start('sh', '-c', 'echo from a worker; grep SigBlk /proc/self/status; exit 3')
     const messages = []
     worker.on('message', (message) => messages.push(message))

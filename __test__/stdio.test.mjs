@@ -19,8 +19,9 @@ import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { after, describe, test } from 'node:test'
-import { record, same, spawn, spawnOwned } from './fixtures/side-by-side.mjs'
+import { record, same, sameOnPosix, spawn, spawnOwned } from './fixtures/side-by-side.mjs'
 import { script } from './support/fixtures.mjs'
+import { isWindows, NO_FIFOS, NO_PROC, NO_SHELL, posixOnly } from './support/system.mjs'
 
 const dir = mkdtempSync(join(tmpdir(), 'stdio-'))
 after(() => rmSync(dir, { recursive: true }))
@@ -57,13 +58,22 @@ describe('what a command gets from', () => {
     'a channel in the middle': ['ignore', 'ignore', 'ignore', 'ignore', 'ipc', 'pipe'],
   }
   for (const [what, stdio] of Object.entries(forms)) {
-    same(what, async (start) => {
+    sameOnPosix(NO_PROC)(what, async (start) => {
       const report = at(`report-${start.name}`)
       const child = start('sh', ['-c', REPORT, 'sh', report], { stdio })
       const streams = child.stdio.map((stream) => stream && [stream.constructor.name, stream.readable])
       const standard = [child.stdin, child.stdout, child.stderr].map((stream) => stream === null)
       const { log } = await record(child)
       return [streams, standard, log, readFileSync(report, 'utf8').split('\n')]
+    })
+  }
+
+  for (const [what, stdio] of Object.entries(forms)) {
+    same(`the streams its owner keeps: ${what}`, async (start) => {
+      const child = start('true', { stdio })
+      const streams = child.stdio.map((stream) => stream && [stream.constructor.name, stream.readable])
+      const standard = [child.stdin, child.stdout, child.stderr].map((stream) => stream === null)
+      return [streams, standard, (await record(child)).log]
     })
   }
 
@@ -134,7 +144,7 @@ describe('what a command gets from', () => {
   })
 })
 
-test('a command gets none of the descriptors of its bot', options, async (t) => {
+test('a command gets none of the descriptors of its bot', posixOnly(NO_PROC, options), async (t) => {
   const extra = openSync('/dev/null')
   t.after(() => closeSync(extra))
   const stdio = ['ignore', 'pipe', 'inherit', ...Array(21).fill('ignore'), extra]
@@ -173,7 +183,7 @@ describe('streams', () => {
     return text
   })
 
-  same('a command that does not read its input', async (start) => {
+  sameOnPosix(NO_SHELL)('a command that does not read its input', async (start) => {
     const child = start('sh', ['-c', 'exec <&-; echo closed; exec cat <&2'], {
       stdio: ['pipe', 'pipe', 'pipe'],
     })
@@ -196,7 +206,9 @@ describe('streams', () => {
   })
 
   same('both ways on a further descriptor', async (start) => {
-    const child = start('cat', ['/dev/fd/3'], { stdio: ['ignore', 'pipe', 'inherit', 'pipe', 'pipe'] })
+    const child = start('cat', isWindows ? [] : ['/dev/fd/3'], {
+      stdio: ['ignore', 'pipe', 'inherit', 'pipe', 'pipe'],
+    })
     const other = start('sh', ['-c', 'cat <&3 >&3'], { stdio: ['ignore', 'ignore', 'inherit', 'pipe'] })
     child.kill('SIGKILL')
     child.stdio[4].destroy()
@@ -269,7 +281,7 @@ describe('streams end with the tree', () => {
     assert.equal(outsider.exitCode, null, 'the outsider still holds the stream')
   })
 
-  test('with everything that was written before', options, async () => {
+  test('with everything that was written before', posixOnly(NO_FIFOS, options), async () => {
     const line = `mkfifo "$1"; setsid sh -c 'seq 20000; echo >"$1"; exec sleep 60' sh "$1" & read _ <"$1"`
     const child = spawnOwned('sh', ['-c', line, 'sh', at('fifo')])
     const { log, stdout } = await record(child)
@@ -278,7 +290,7 @@ describe('streams end with the tree', () => {
     assert.equal((await child.wait()).reason, 'ownership-escape')
   })
 
-  test('and not before', options, async () => {
+  test('and not before', posixOnly(NO_SHELL, options), async () => {
     const child = spawnOwned('sh', ['-c', '(read _; echo late) <&3 & exit 0'], {
       stdio: ['ignore', 'pipe', 'pipe', 'pipe'],
       onLeaderExit: 'keep',

@@ -3,6 +3,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { captureStartToken } from 'spawn-owned'
 import { program } from './fixtures.mjs'
+import { isWindows } from './system.mjs'
 import { openWitness } from './witness.mjs'
 
 /** A process that stands and belongs to nobody; it leads its group unless `detached` is false. It ends with the test at the latest. */
@@ -39,8 +40,9 @@ export async function recordOf({ pid, startedAt, startToken, detached }, more) {
     botStartToken: bot.token,
     ownerInstanceId: 'another',
     leaseExpiresAtMs: startedAt + 30_000,
-    pgid: detached ? pid : null,
-    containment: detached ? 'group' : 'process',
+    ...(detached && !isWindows
+      ? { pgid: pid, containment: 'group' }
+      : { pgid: null, containment: 'process' }),
     graceMs: 1000,
     onOwnerExit: 'keep',
     createdAtMs: startedAt,

@@ -18,6 +18,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { createSupervisor } from 'spawn-owned'
 import { program, script } from './fixtures.mjs'
+import { isWindows } from './system.mjs'
 import { openWitness } from './witness.mjs'
 
 /** A bot on this registry, started by `within` if that is given. It goes with the test, and its runs with it. */
@@ -91,8 +92,9 @@ class Bot {
     return await this.ended
   }
 
-  /** SIGKILL of bot, zygote and keepers, so that none of them gets to do anything about the others. */
+  /** SIGKILL of bot, zygote and keepers, so that none of them gets to do anything about the others. On Windows there are none. */
   async killWithHelpers() {
+    if (isWindows) return await this.kill()
     const zygotes = childrenOf(this.pid).filter(isHelper)
     const keepers = zygotes.flatMap(childrenOf).filter(isHelper)
     this.signal('SIGSTOP')
@@ -205,7 +207,8 @@ export async function neverWaitedFor(t, command, ...args) {
 export const assertGone = (witness) => assert.ok(witness.isGone(), `processes exist:\n${witness.holders()}`)
 export const assertAlive = (witness) => assert.equal(witness.isGone(), false, 'it was ended')
 
-export const keeperOf = ({ keeper }) => Number(keeper.startToken.split(':')[0])
+/** The number of its keeper; `undefined`, if it has none. */
+export const keeperOf = ({ keeper }) => keeper && Number(keeper.startToken.split(':')[0])
 
 /** Stops a run's keeper, and the zygote, which would wake it. */
 export async function stopKeeper(t, record) {
@@ -235,15 +238,21 @@ export function isHelper(pid) {
   return quietly(() => basename(readlinkSync(`/proc/${pid}/exe`)).startsWith('spawn-owned-keeper')) ?? false
 }
 
-export const stateOf = (pid) => quietly(() => statOf(pid).state)
+/** As /proc has it; on Windows `R` for all that live. */
+export const stateOf = (pid) => quietly(() => (isWindows ? process.kill(pid, 0) && 'R' : statOf(pid).state))
 
-/** For processes with one thread that are neither a witness's nor children of ours. A zombie is gone. */
+/** For processes with one thread that are neither a witness's nor children of ours. A zombie is gone, and so is who never was. */
 export const gone = (pid) =>
-  until(() => [undefined, 'Z', 'X'].includes(stateOf(pid)), `process ${pid} is gone`)
+  until(() => pid === undefined || [undefined, 'Z', 'X'].includes(stateOf(pid)), `process ${pid} is gone`)
+
+/** All of a group; on Windows, where there are none, its leader. */
+export const killGroup = (leader) => process.kill(isWindows ? leader : -leader, 'SIGKILL')
 
 /** The same for all of a group. Descriptors are closed a moment before: a witness that is at its end is not enough. */
 export const groupGone = (group) =>
-  until(() => !pids().some((pid) => isAliveIn(group, pid)), `group ${group} is gone`)
+  isWindows
+    ? gone(group)
+    : until(() => !pids().some((pid) => isAliveIn(group, pid)), `group ${group} is gone`)
 
 function isAliveIn(group, pid) {
   const stat = quietly(() => statOf(pid))

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { assertGone, freshRegistry, supervise } from './bots.mjs'
 import { program } from './fixtures.mjs'
+import { GRACE_FOR_ALL_MS } from './system.mjs'
 import { openWitness } from './witness.mjs'
 
 export const FOR_EVER = 1e8
@@ -25,7 +26,7 @@ export async function standing(t, [command, args], { ready = 1, ...more } = {}) 
   const witness = openWitness(t)
   const all = command === 'sh' ? [...args, witness.path] : [witness.path, ...args]
   const from = performance.now()
-  const child = here.spawnOwned(command, all, { graceMs: FOR_EVER, ...more })
+  const child = here.spawnOwned(command, all, { graceMs: GRACE_FOR_ALL_MS, ...more })
   t.after(() => child.cancel({ signal: 'SIGKILL' }))
   await witness.ready(ready)
   return { child, from, here, witness }

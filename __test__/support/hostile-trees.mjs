@@ -1,5 +1,6 @@
 // The hostile trees, one row each. Tests go through this table; what a row says is what they expect.
 import { program, script } from './fixtures.mjs'
+import { isWindows, NO_PROC, NO_STOPPING } from './system.mjs'
 
 /**
  * @typedef HostileTree
@@ -10,6 +11,7 @@ import { program, script } from './fixtures.mjs'
  * @property {boolean} diesOfSigterm   SIGTERM and SIGCONT to every process suffice
  * @property {boolean} traceable   every process keeps its group or its environment, and lives long enough to be found
  * @property {'stdin' | 'SIGKILL'} rootLeaves   what makes the root, and only the root, go
+ * @property {string} [posix]      why there is no such tree on Windows
  */
 
 const polite = { left: 0, diesOfSigterm: true, traceable: true, rootLeaves: 'stdin' }
@@ -29,7 +31,7 @@ const npxLike = (when) => (witness) => [
 ]
 
 /** @type {HostileTree[]} */
-export const hostileTrees = [
+const allTrees = [
   { ...polite, ...fixture('tree-of-100'), ready: 100 },
   { ...polite, ...fixture('half-setsid'), ready: 33, left: 16 },
   { ...polite, ...fixture('double-fork-daemon'), ready: 2, left: 1 },
@@ -38,13 +40,18 @@ export const hostileTrees = [
   { ...hydra, ...fixture('hydra', '500'), name: 'hydra with heads that live 500 µs' },
   { ...polite, ...fixture('ignores-sigterm'), ready: 2, diesOfSigterm: false },
   { ...polite, ...fixture('forks-on-sigterm'), ready: 4, diesOfSigterm: false },
-  { ...polite, ...fixture('stopped'), ready: 2, rootLeaves: 'SIGKILL' },
-  { ...polite, ...fixture('confusing-comm'), ready: 3, left: 1 },
+  { ...polite, ...fixture('stopped'), ready: 2, rootLeaves: 'SIGKILL', posix: NO_STOPPING },
+  { ...polite, ...fixture('confusing-comm'), ready: 3, left: 1, posix: NO_PROC },
   { ...polite, ...fixture('main-thread-exited'), ready: 3, left: 1 },
   { ...polite, name: "sh -c 'x &'", command: shell('sh', '-c', inBackground), ready: 1 },
   { ...polite, name: "bash -lc 'x &'", command: shell('bash', '-lc', inBackground), ready: 1 },
   { ...polite, name: 'npx-like wrapper', command: npxLike('at-stdin-end'), ready: 1 },
 ]
+
+export const hostileTrees = allTrees.filter(({ posix }) => !(isWindows && posix))
+
+/** Those that this system does not have, for tests that say so. */
+export const missingTrees = allTrees.filter(({ posix }) => isWindows && posix)
 
 /** Wrappers that do not even wait until what they started stands. */
 export const hastyWrappers = [
@@ -53,4 +60,4 @@ export const hastyWrappers = [
   { name: 'npx-like wrapper', command: npxLike('at-once') },
 ]
 
-export const treeNamed = (name) => hostileTrees.find((tree) => tree.name === name)
+export const treeNamed = (name) => allTrees.find((tree) => tree.name === name)

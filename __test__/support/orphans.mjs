@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { captureStartToken } from 'spawn-owned'
 import { assertAlive, bystander, freshRegistry, startBot, supervise, until } from './bots.mjs'
 import { treeNamed } from './hostile-trees.mjs'
+import { isWindows } from './system.mjs'
 import { openWitness } from './witness.mjs'
 
 export const GRACE_MS = 300
@@ -27,9 +28,12 @@ export async function owned(
   return { bot, next, path, pid, record, runId, witness }
 }
 
-/** The same when bot, zygote and keepers were killed together: nobody is left who would end it. */
+/**
+ * The same when bot, zygote and keepers were killed together: nobody is left who would end it. On Windows the kernel always is, and
+ * only a run that was to be kept lives on.
+ */
 export async function crashed(t, more) {
-  const run = await owned(t, more)
+  const run = await owned(t, isWindows ? { ...more, onOwnerExit: 'keep' } : more)
   await run.bot.killWithHelpers()
   assertAlive(run.witness)
   return run

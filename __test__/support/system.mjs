@@ -7,13 +7,21 @@ export const isWindows = process.platform === 'win32'
 
 /** Why something is left out on Windows. Each reason is the whole truth. */
 export const NO_SIGNALS = 'Windows has no signals but the one that ends, and CTRL_BREAK'
-export const NO_SESSIONS = 'Windows has no sessions: nobody leaves a job'
+export const NO_SESSIONS = 'Windows has neither sessions nor groups that could be left, or asked for'
 export const NO_KEEPER = 'Windows has no keeper process: the job is held by the bot'
 export const NO_PROC = 'there is no /proc on Windows'
 export const NO_CGROUPS = 'Windows has no cgroups'
 export const NO_USERS = 'Windows has neither uid nor gid nor file modes'
 export const NO_FIFOS = 'Windows has no FIFOs'
 export const NO_SHELL = 'the little shell for Windows does not know this line'
+export const NO_NAMESPACES = 'Windows has no PID namespaces'
+export const NO_ZOMBIES = 'Windows has no zombies'
+export const NO_DESCRIPTOR_LIMIT = 'Windows has no limit of open files that a process could be given'
+export const ENDS_WITH_PARENT =
+  'what child_process starts on Windows ends with its parent, unless it is detached'
+export const NO_PTY_WITHOUT_BOT = 'on Windows nothing of a run with a terminal outlives its bot'
+export const NO_TTY = 'Windows has consoles instead of terminals: no tty, no stty, and output is drawn anew'
+export const NO_INTERPRETERS = 'on Windows no file names its interpreter'
 export const NO_STOPPING = 'a process cannot be stopped on Windows'
 
 /** The options of a test that has no meaning on Windows, for this reason. */
