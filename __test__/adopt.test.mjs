@@ -20,8 +20,18 @@ import {
   supervise,
   until,
 } from './support/bots.mjs'
-import { program, script } from './support/fixtures.mjs'
+import { program, shellScript } from './support/fixtures.mjs'
 import { treeNamed } from './support/hostile-trees.mjs'
+import {
+  ENDS_WITH_PARENT,
+  isWindows,
+  NO_FIFOS,
+  NO_KEEPER,
+  NO_SESSIONS,
+  NO_SIGNALS,
+  NO_STOPPING,
+  posixOnly,
+} from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
 const options = { timeout: 120_000 }
@@ -56,9 +66,9 @@ async function obedient(t, more) {
     ready: 1,
     command: (path) => {
       const told = `${path}-told`
-      execFileSync('mkfifo', [told])
+      if (!isWindows) execFileSync('mkfifo', [told])
       tell = (code) => writeFile(told, `${code}\n`)
-      return ['sh', [script('exits-when-told.sh'), path, told]]
+      return shellScript('exits-when-told', path, told)
     },
   }
   const run = await keeping(t, { tree, ...more })
@@ -106,29 +116,37 @@ describe("onOwnerExit: 'keep'", together, () => {
     assertAlive(spared.witness)
   })
 
-  test('its deadline ends it all the same, and that is recorded', options, async (t) => {
-    // Time enough to see it alive after its bot's death, on a slow machine too.
-    const run = await kept(t, { timeoutMs: 4000, tree: treeNamed('half-setsid') })
-    assertAlive(run.witness)
-    await run.witness.gone(30_000)
-    const { ending, survivors } = await exited(run)
-    assert.deepEqual([ending, survivors], ['overall-timeout', 0])
-    const exit = await (await run.next.adopt(run.runId)).wait()
-    assert.deepEqual([exit.reason, exit.timedOut, exit.survivors], ['overall-timeout', true, []])
-  })
+  test(
+    'its deadline ends it all the same, and that is recorded',
+    posixOnly(NO_KEEPER, options),
+    async (t) => {
+      // Time enough to see it alive after its bot's death, on a slow machine too.
+      const run = await kept(t, { timeoutMs: 4000, tree: treeNamed('half-setsid') })
+      assertAlive(run.witness)
+      await run.witness.gone(30_000)
+      const { ending, survivors } = await exited(run)
+      assert.deepEqual([ending, survivors], ['overall-timeout', 0])
+      const exit = await (await run.next.adopt(run.runId)).wait()
+      assert.deepEqual([exit.reason, exit.timedOut, exit.survivors], ['overall-timeout', true, []])
+    },
+  )
 
-  test('its deadline holds, even if its bot has died right after the start', options, async (t) => {
-    const witness = openWitness(t)
-    // Every run holds the witness from its beginning, and the bot does until then.
-    const stdio = ['ignore', 'ignore', 'ignore', { file: witness.path }]
-    const wish = { stdio, timeoutMs: 700, graceMs: 300, onOwnerExit: 'keep' }
-    for (let i = 0; i < 4; i++) {
-      const bot = await startBot(t, freshRegistry())
-      await assert.rejects(bot.ask('spawnAndDie', 3, program('stays'), [witness.path], wish))
-    }
-    witness.release()
-    await witness.gone(30_000)
-  })
+  test(
+    'its deadline holds, even if its bot has died right after the start',
+    posixOnly(NO_KEEPER, options),
+    async (t) => {
+      const witness = openWitness(t)
+      // Every run holds the witness from its beginning, and the bot does until then.
+      const stdio = ['ignore', 'ignore', 'ignore', { file: witness.path }]
+      const wish = { stdio, timeoutMs: 700, graceMs: 300, onOwnerExit: 'keep' }
+      for (let i = 0; i < 4; i++) {
+        const bot = await startBot(t, freshRegistry())
+        await assert.rejects(bot.ask('spawnAndDie', 3, program('stays'), [witness.path], wish))
+      }
+      witness.release()
+      await witness.gone(30_000)
+    },
+  )
 
   test('is running, even if its bot had no time to say so', options, async (t) => {
     const { next, runId, witness } = await kept(t)
@@ -180,7 +198,7 @@ describe('an adopted run', together, () => {
     await fileHas(path, 0)
   })
 
-  test('that is killed says by what', options, async (t) => {
+  test('that is killed says by what', posixOnly(NO_SIGNALS, options), async (t) => {
     const { next, pid, runId, witness } = await kept(t, { tree: treeNamed('double-fork-daemon') })
     const run = await next.adopt(runId)
     process.kill(pid, 'SIGKILL')
@@ -191,7 +209,7 @@ describe('an adopted run', together, () => {
     assert.deepEqual([exit.reason, exit.escaped.length], ['ownership-escape', 1])
   })
 
-  test('that had exited meanwhile says so, with its code', options, async (t) => {
+  test('that had exited meanwhile says so, with its code', posixOnly(NO_KEEPER, options), async (t) => {
     const run = await obedient(t)
     await run.bot.kill()
     await run.tell(5)
@@ -259,14 +277,18 @@ describe('an adopted run', together, () => {
     assert.equal((await bot.ask('wait', runId)).reason, 'shutdown')
   })
 
-  test('whose keeper is killed is lost, and what was proven is gone', options, async (t) => {
-    const { next, runId, witness } = await kept(t, { tree: treeNamed('half-setsid') })
-    const run = await next.adopt(runId)
-    process.kill(keeperOf(next.list()[0]), 'SIGKILL')
-    const exit = await run.wait()
-    assertGone(witness)
-    assert.equal(exit.reason, 'lost')
-  })
+  test(
+    'whose keeper is killed is lost, and what was proven is gone',
+    posixOnly(NO_KEEPER, options),
+    async (t) => {
+      const { next, runId, witness } = await kept(t, { tree: treeNamed('half-setsid') })
+      const run = await next.adopt(runId)
+      process.kill(keeperOf(next.list()[0]), 'SIGKILL')
+      const exit = await run.wait()
+      assertGone(witness)
+      assert.equal(exit.reason, 'lost')
+    },
+  )
 
   test('whose keeper had been killed can be waited for and cancelled', options, async (t) => {
     const { bot, next, runId, witness } = await keeping(t, { tree: treeNamed('half-setsid') })
@@ -281,7 +303,7 @@ describe('an adopted run', together, () => {
 
   test(
     'whose root had exited, and whose descendants were declared, knows how it exited',
-    options,
+    posixOnly(NO_FIFOS, options),
     async (t) => {
       const line = 'exec 3>"$2"; "$1" "$2" & printf r >&3; read -r code <"$3"; exit "$code"'
       let told
@@ -342,7 +364,7 @@ describe('refused:', together, () => {
     assertGone(witness)
   })
 
-  test('a run of a bot that is stopped', options, async (t) => {
+  test('a run of a bot that is stopped', posixOnly(NO_STOPPING, options), async (t) => {
     const { bot, next, runId, witness } = await keeping(t)
     bot.signal('SIGSTOP')
     await assert.rejects(next.adopt(runId), { code: 'ERR_OWNED_OWNER_ALIVE' })
@@ -418,7 +440,7 @@ describe('a registered process, which has no keeper,', together, () => {
   for (const detached of [true, false]) {
     test(
       `is adopted and cancelled: ${detached ? 'a leader' : 'in a group of its bot'}`,
-      options,
+      posixOnly(!detached && ENDS_WITH_PARENT, options),
       async (t) => {
         const { next, path, pid, runId, witness } = await registered(t, { detached })
         const stranger = await bystander(t)
@@ -434,7 +456,7 @@ describe('a registered process, which has no keeper,', together, () => {
     )
   }
 
-  test('is adopted, and waited for', options, async (t) => {
+  test('is adopted, and waited for', posixOnly(NO_SESSIONS, options), async (t) => {
     const { next, path, pid, runId, witness } = await registered(t)
     const run = await next.adopt(runId)
     process.kill(-pid, 'SIGKILL')

@@ -24,6 +24,7 @@ import {
 } from './support/bots.mjs'
 import { program, script } from './support/fixtures.mjs'
 import { treeNamed } from './support/hostile-trees.mjs'
+import { NO_KEEPER, NO_NAMESPACES, NO_SIGNALS, NO_STOPPING, posixOnly } from './support/system.mjs'
 import { CLEANED_UP, openWitness } from './support/witness.mjs'
 
 const options = { timeout: 120_000 }
@@ -113,7 +114,7 @@ describe('from another process, every tree is gone:', together, () => {
     'stopped',
   ]
   for (const tree of names.map(treeNamed)) {
-    test(tree.name, options, async (t) => {
+    test(tree.name, posixOnly(tree.posix, options), async (t) => {
       const run = await elsewhere(t, { tree })
       await assertCancelled(run, await run.here.cancel(run.runId))
     })
@@ -137,7 +138,7 @@ describe('how it is asked to', together, () => {
     assert.equal(result.exits[0].exitCode, 0)
   })
 
-  test('with another signal', options, async (t) => {
+  test('with another signal', posixOnly(NO_SIGNALS, options), async (t) => {
     const run = await elsewhere(t)
     const result = await run.here.cancel(run.runId, { signal: 'SIGINT', graceMs: FOR_EVER })
     await assertCancelled(run, result)
@@ -188,17 +189,21 @@ describe('how it is asked to', together, () => {
     assert.deepEqual(await stranger.ask('cancel', run.runId), { outcome: 'not-found', exits: [] })
   })
 
-  test('right after, by a third one: it has ended, and nobody says that it was lost', options, async (t) => {
-    const run = await elsewhere(t)
-    const third = await startBot(t, run.path)
-    // The owner cannot see to its entry yet.
-    run.bot.signal('SIGSTOP')
-    await run.here.cancel(run.runId)
-    const { outcome, exits } = await third.ask('cancel', run.runId)
-    assertGone(run.witness)
-    assert.ok(['not-found', 'already-exited', 'cancelled'].includes(outcome))
-    for (const { reason, message } of exits) assert.notEqual(reason, 'lost', message)
-  })
+  test(
+    'right after, by a third one: it has ended, and nobody says that it was lost',
+    posixOnly(NO_STOPPING, options),
+    async (t) => {
+      const run = await elsewhere(t)
+      const third = await startBot(t, run.path)
+      // The owner cannot see to its entry yet.
+      run.bot.signal('SIGSTOP')
+      await run.here.cancel(run.runId)
+      const { outcome, exits } = await third.ask('cancel', run.runId)
+      assertGone(run.witness)
+      assert.ok(['not-found', 'already-exited', 'cancelled'].includes(outcome))
+      for (const { reason, message } of exits) assert.notEqual(reason, 'lost', message)
+    },
+  )
 
   test('when it has ended by itself: already exited, or not found', options, async (t) => {
     const run = await elsewhere(t, {
@@ -274,7 +279,7 @@ describe('nothing is touched by', together, () => {
     await run.here.cancel(run.runId)
   })
 
-  test('an entry of another namespace', options, async (t) => {
+  test('an entry of another namespace', posixOnly(NO_NAMESPACES, options), async (t) => {
     const run = await elsewhere(t)
     const [record] = run.here.list()
     const elsewhereToo = (token) => altered(token, { ns: 4 })
@@ -354,7 +359,7 @@ describe('whatever has become of bot and keeper:', together, () => {
     assert.deepEqual(run.here.list(), [])
   })
 
-  test('bot and keeper are dead', options, async (t) => {
+  test('bot and keeper are dead', posixOnly(NO_KEEPER, options), async (t) => {
     const run = await elsewhere(t, { tree: treeNamed('half-setsid') })
     await run.bot.killWithHelpers()
     const { outcome, exits } = await run.here.cancel(run.runId)
@@ -364,7 +369,7 @@ describe('whatever has become of bot and keeper:', together, () => {
     assert.deepEqual(run.here.list(), [])
   })
 
-  test('the bot is stopped', options, async (t) => {
+  test('the bot is stopped', posixOnly(NO_STOPPING, options), async (t) => {
     const run = await elsewhere(t)
     run.bot.signal('SIGSTOP')
     const result = await run.here.cancel(run.runId)
@@ -373,13 +378,13 @@ describe('whatever has become of bot and keeper:', together, () => {
     await assertCancelled(run, result)
   })
 
-  test('the keeper is stopped', options, async (t) => {
+  test('the keeper is stopped', posixOnly(NO_KEEPER, options), async (t) => {
     const run = await elsewhere(t)
     await stopKeeper(t, run.here.list()[0])
     await assertCancelled(run, await run.here.cancel(run.runId))
   })
 
-  test('the keeper is stopped again and again', options, async (t) => {
+  test('the keeper is stopped again and again', posixOnly(NO_KEEPER, options), async (t) => {
     const run = await elsewhere(t, { tree: treeNamed('half-setsid') })
     const keeper = keeperOf(run.here.list()[0])
     const stop = () => {
@@ -398,7 +403,7 @@ describe('whatever has become of bot and keeper:', together, () => {
   })
 })
 
-describe('whoever sits at the address of a keeper is not believed:', together, () => {
+describe('whoever sits at the address of a keeper is not believed:', posixOnly(NO_KEEPER, together), () => {
   /** Somebody who has heard what the keeper at `address` says to visitors, and is about to say the same. */
   async function impostor(t, address, seat) {
     const child = spawn(program('sits-at-address'), [address, seat], { stdio: ['pipe', 'pipe', 'inherit'] })

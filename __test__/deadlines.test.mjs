@@ -25,6 +25,7 @@ import {
   talking,
 } from './support/deadlines.mjs'
 import { program } from './support/fixtures.mjs'
+import { isWindows, NO_KEEPER, NO_SIGNALS, posixOnly } from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
 const options = { timeout: 120_000 }
@@ -176,7 +177,7 @@ describe('extendDeadline', together, () => {
 })
 
 describe("Node's timeout", together, () => {
-  test('ends the whole tree, with killSignal first', options, async (t) => {
+  test('ends the whole tree, with killSignal first', posixOnly(NO_SIGNALS, options), async (t) => {
     const tree = [program('half-setsid'), []]
     const run = await standing(t, tree, { ready: 33, timeout: 3000, killSignal: 'SIGINT' })
     const exit = await run.child.wait()
@@ -202,7 +203,7 @@ describe("Node's timeout", together, () => {
   })
 })
 
-describe('a deadline counts from when the command runs', together, () => {
+describe('a deadline counts from when the command runs', posixOnly(NO_KEEPER, together), () => {
   /** Whoever waits to become the next commands of a bot. */
   const blanksOf = (bot) => childrenOf(bot.pid).flatMap(childrenOf).flatMap(childrenOf).filter(isHelper)
 
@@ -349,15 +350,19 @@ describe('a run that was kept', together, () => {
     return { next: supervise(path), path, runId, witness }
   }
 
-  test('is out of time although its bot is dead, and the next one is told the limit', options, async (t) => {
-    const { next, path, runId, witness } = await kept(t, { timeoutMs: 2500 })
-    await witness.gone(60_000)
-    await until(() => entriesOf(path)[0]?.exit, 'its end was written down')
-    const exit = await (await next.adopt(runId)).wait()
-    assert.deepEqual([exit.reason, exit.timedOut], ['overall-timeout', true])
-    assert.equal(exit.message, 'turn timed out after 2.5s')
-    assert.ok(exit.durationMs >= 2499, `${exit.durationMs} ms`)
-  })
+  test(
+    'is out of time although its bot is dead, and the next one is told the limit',
+    posixOnly(NO_KEEPER, options),
+    async (t) => {
+      const { next, path, runId, witness } = await kept(t, { timeoutMs: 2500 })
+      await witness.gone(60_000)
+      await until(() => entriesOf(path)[0]?.exit, 'its end was written down')
+      const exit = await (await next.adopt(runId)).wait()
+      assert.deepEqual([exit.reason, exit.timedOut], ['overall-timeout', true])
+      assert.equal(exit.message, 'turn timed out after 2.5s')
+      assert.ok(exit.durationMs >= 2499, `${exit.durationMs} ms`)
+    },
+  )
 
   test('is out of time when it was adopted, and its new owner was warned', options, async (t) => {
     const { next, runId, witness } = await kept(t, { timeoutMs: 8000 })
@@ -387,7 +392,8 @@ test('a deadline that is not reached changes no exit', options, async () => {
     const { reason, exitCode, signal } = await sh(`exit ${code}`)
     assert.deepEqual([reason, exitCode, signal], ['exit', code, null])
   }
-  for (const name of ['SIGTERM', 'SIGKILL', 'SIGINT', 'SIGHUP', 'SIGUSR1', 'SIGPIPE', 'SIGALRM']) {
+  const signals = ['SIGTERM', 'SIGKILL', 'SIGINT', 'SIGHUP', 'SIGUSR1', 'SIGPIPE', 'SIGALRM']
+  for (const name of isWindows ? [] : signals) {
     const { reason, exitCode, signal } = await sh(`kill -${name.slice(3)} $$`)
     assert.deepEqual([reason, exitCode, signal], ['signal', null, name])
   }

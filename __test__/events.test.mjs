@@ -12,6 +12,7 @@ import { assertGone, freshRegistry, keeperOf, supervise, until } from './support
 import { FOR_EVER, silent, standing, talking } from './support/deadlines.mjs'
 import { program, script } from './support/fixtures.mjs'
 import { crashed } from './support/orphans.mjs'
+import { NO_INTERPRETERS, NO_KEEPER, NO_SESSIONS, posixOnly } from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
 const options = { timeout: 120_000 }
@@ -68,7 +69,7 @@ describe('content:', together, () => {
     ])
   })
 
-  test('of a run that has left somebody behind', options, async (t) => {
+  test('of a run that has left somebody behind', posixOnly(NO_SESSIONS, options), async (t) => {
     const since = Date.now()
     const more = { ...who, ready: 2, commandPreview: 'forks' }
     const { child, here } = await standing(t, [program('double-fork-daemon'), []], more)
@@ -103,7 +104,7 @@ describe('content:', together, () => {
 describe('each run is told to have ended once:', together, () => {
   const ended = ['spawn', 'started', 'exiting', 'exited']
 
-  test('whichever way it ends', options, async (t) => {
+  test('whichever way it ends', posixOnly(NO_KEEPER, options), async (t) => {
     const here = supervise(freshRegistry())
     const sh = (line, more) => here.spawnOwned('sh', ['-c', line], more)
     const runs = {
@@ -149,21 +150,25 @@ describe('each run is told to have ended once:', together, () => {
     )
   })
 
-  test('a program that was executed before, and now cannot be', options, async (t) => {
-    const here = supervise(freshRegistry())
-    const folder = mkdtempSync(join(tmpdir(), 'events-'))
-    t.after(() => rmSync(folder, { recursive: true }))
-    const [interpreter, file] = ['interpreter', 'script'].map((name) => join(folder, name))
-    copyFileSync('/bin/sh', interpreter)
-    writeFileSync(file, `#!${interpreter}\nexit 3\n`)
-    for (const path of [interpreter, file]) chmodSync(path, 0o755)
-    await here.spawnOwned(file).wait()
-    rmSync(interpreter)
-    const child = here.spawnOwned(file).on('error', () => {})
-    assert.equal((await child.wait()).reason, 'spawn-error')
-    assert.equal(types(here, child).filter((type) => type === 'exited').length, 1)
-    assert.equal(types(here, child).at(-1), 'exited')
-  })
+  test(
+    'a program that was executed before, and now cannot be',
+    posixOnly(NO_INTERPRETERS, options),
+    async (t) => {
+      const here = supervise(freshRegistry())
+      const folder = mkdtempSync(join(tmpdir(), 'events-'))
+      t.after(() => rmSync(folder, { recursive: true }))
+      const [interpreter, file] = ['interpreter', 'script'].map((name) => join(folder, name))
+      copyFileSync('/bin/sh', interpreter)
+      writeFileSync(file, `#!${interpreter}\nexit 3\n`)
+      for (const path of [interpreter, file]) chmodSync(path, 0o755)
+      await here.spawnOwned(file).wait()
+      rmSync(interpreter)
+      const child = here.spawnOwned(file).on('error', () => {})
+      assert.equal((await child.wait()).reason, 'spawn-error')
+      assert.equal(types(here, child).filter((type) => type === 'exited').length, 1)
+      assert.equal(types(here, child).at(-1), 'exited')
+    },
+  )
 
   test('and nothing after that, although its last words are read later', options, async () => {
     const here = supervise(freshRegistry())

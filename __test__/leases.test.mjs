@@ -17,6 +17,7 @@ import {
 } from './support/bots.mjs'
 import { program } from './support/fixtures.mjs'
 import { treeNamed } from './support/hostile-trees.mjs'
+import { isWindows, NO_STOPPING, posixOnly } from './support/system.mjs'
 import { CLEANED_UP, openWitness } from './support/witness.mjs'
 
 const options = { timeout: 120_000 }
@@ -73,7 +74,7 @@ describe('a lease', together, () => {
   })
 
   test('of a bot that is dead is void at once', options, async (t) => {
-    const run = await leased(t, { leaseMs: 600_000 })
+    const run = await leased(t, { leaseMs: 600_000, onOwnerExit: isWindows ? 'keep' : 'kill' })
     await run.bot.killWithHelpers()
     assert.ok(leaseOf(run) > Date.now() + 500_000)
     const { killed, decisions } = await run.next.reapOrphans()
@@ -91,7 +92,7 @@ describe('a lease', together, () => {
   })
 })
 
-describe('a bot that is stopped, and whose lease has run out,', together, () => {
+describe('a bot that is stopped, and whose lease has run out,', posixOnly(NO_STOPPING, together), () => {
   test('keeps its runs', options, async (t) => {
     const run = await silent(t)
     const { killed, skipped, decisions } = await run.next.reapOrphans()
@@ -174,7 +175,7 @@ describe('a bot that is stopped, and whose lease has run out,', together, () => 
   })
 })
 
-test('a theft is on record before the first signal', options, async (t) => {
+test('a theft is on record before the first signal', posixOnly(NO_STOPPING, options), async (t) => {
   const run = await silent(t, { tree: treeNamed('ignores-sigterm'), graceMs: 60_000 })
   const [before] = run.next.list()
   // Held up before it can pass anything on: whoever wakes the keeper has signalled for the first time.

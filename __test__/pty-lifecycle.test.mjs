@@ -7,6 +7,7 @@ import { createSupervisor } from 'spawn-owned'
 import { freshRegistry, keeperOf, startBot } from './support/bots.mjs'
 import { program } from './support/fixtures.mjs'
 import { hostileTrees, treeNamed } from './support/hostile-trees.mjs'
+import { isWindows, NO_KEEPER, NO_TTY, posixOnly } from './support/system.mjs'
 import { openTerminal } from './support/terminal.mjs'
 import { openWitness } from './support/witness.mjs'
 
@@ -25,13 +26,17 @@ const shellWithJobs = (witness) => [
 ]
 
 describe('deadlines', options, () => {
-  test('timeoutMs ends a shell that ignores SIGTERM without waiting out the grace', async (t) => {
-    const terminal = openTerminal(t, 'bash', ['--norc', '-i'], { timeoutMs: 500, graceMs: FOR_EVER })
-    const exit = await terminal.child.wait()
-    assert.deepEqual([exit.reason, exit.timedOut, exit.signal], ['overall-timeout', true, 'SIGHUP'])
-    assert.equal(exit.message, 'turn timed out after 0.5s')
-    await terminal.closed
-  })
+  test(
+    'timeoutMs ends a shell that ignores SIGTERM without waiting out the grace',
+    posixOnly(NO_TTY),
+    async (t) => {
+      const terminal = openTerminal(t, 'bash', ['--norc', '-i'], { timeoutMs: 500, graceMs: FOR_EVER })
+      const exit = await terminal.child.wait()
+      assert.deepEqual([exit.reason, exit.timedOut, exit.signal], ['overall-timeout', true, 'SIGHUP'])
+      assert.equal(exit.message, 'turn timed out after 0.5s')
+      await terminal.closed
+    },
+  )
 
   test('noOutputTimeoutMs counts from the last output, which may be an echo', async (t) => {
     const terminal = sh(t, 'echo on; exec cat > /dev/null', { noOutputTimeoutMs: 700 })
@@ -48,40 +53,50 @@ describe('deadlines', options, () => {
     assert.deepEqual([exit.reason, exit.noOutputTimedOut], ['no-output-timeout', true])
   })
 
-  test('noOutputTimeoutMs does not count while the bot has paused and output waits', async (t) => {
-    const terminal = sh(t, 'echo on; head -c 3000000 /dev/zero; exec sleep 1000', { noOutputTimeoutMs: 400 })
-    terminal.child.stdout.pause()
-    await new Promise((resolve) => setTimeout(resolve, 1500))
-    assert.equal(terminal.child.state, 'running')
-    terminal.child.stdout.resume()
-    const exit = await terminal.child.wait()
-    assert.equal(exit.reason, 'no-output-timeout')
-    await terminal.closed
-    assert.equal(terminal.said.length, 3_000_000 + 'on\r\n'.length)
-  })
+  test(
+    'noOutputTimeoutMs does not count while the bot has paused and output waits',
+    posixOnly(NO_TTY),
+    async (t) => {
+      const terminal = sh(t, 'echo on; head -c 3000000 /dev/zero; exec sleep 1000', {
+        noOutputTimeoutMs: 400,
+      })
+      terminal.child.stdout.pause()
+      await new Promise((resolve) => setTimeout(resolve, 1500))
+      assert.equal(terminal.child.state, 'running')
+      terminal.child.stdout.resume()
+      const exit = await terminal.child.wait()
+      assert.equal(exit.reason, 'no-output-timeout')
+      await terminal.closed
+      assert.equal(terminal.said.length, 3_000_000 + 'on\r\n'.length)
+    },
+  )
 })
 
 describe('scopes', options, () => {
-  test('a postponed run has its streams, and can be resized, before it has a terminal', async (t) => {
-    const scope = { scopeKey: `pty-${process.pid}`, graceMs: 300 }
-    const former = sh(t, "trap '' TERM; echo on; while :; do read -r _; done", scope)
-    await former.sees(/on/)
-    const later = openTerminal(t, 'sh', ['-c', 'stty -echo; stty size; head -n 1'], {
-      ...scope,
-      replaceExistingScope: true,
-    })
-    assert.deepEqual([later.child.state, later.child.pid], ['starting', undefined])
-    assert.throws(() => later.child.resize(0, 1), { code: 'ERR_OUT_OF_RANGE' })
-    later.child.resize(100, 40)
-    later.type('typed before there was anybody\n')
-    await later.closed
-    assert.equal(former.child.state, 'exited')
-    assert.match(later.said, /40 100\r\n(.*\r\n)?typed before there was anybody\r\n$/)
-  })
+  test(
+    'a postponed run has its streams, and can be resized, before it has a terminal',
+    posixOnly(NO_TTY),
+    async (t) => {
+      const scope = { scopeKey: `pty-${process.pid}`, graceMs: 300 }
+      const former = sh(t, "trap '' TERM; echo on; while :; do read -r _; done", scope)
+      await former.sees(/on/)
+      const later = openTerminal(t, 'sh', ['-c', 'stty -echo; stty size; head -n 1'], {
+        ...scope,
+        replaceExistingScope: true,
+      })
+      assert.deepEqual([later.child.state, later.child.pid], ['starting', undefined])
+      assert.throws(() => later.child.resize(0, 1), { code: 'ERR_OUT_OF_RANGE' })
+      later.child.resize(100, 40)
+      later.type('typed before there was anybody\n')
+      await later.closed
+      assert.equal(former.child.state, 'exited')
+      assert.match(later.said, /40 100\r\n(.*\r\n)?typed before there was anybody\r\n$/)
+    },
+  )
 
   test('one that is called off ends its streams', async (t) => {
     const scope = { scopeKey: `pty-off-${process.pid}`, graceMs: 300 }
-    const former = sh(t, "trap '' TERM; echo on; while :; do read -r _; done", scope)
+    const former = sh(t, "trap '' TERM; echo on; read -r _", scope)
     await former.sees(/on/)
     const later = openTerminal(t, 'cat', [], { ...scope, replaceExistingScope: true })
     const exit = await later.child.cancel()
@@ -92,9 +107,12 @@ describe('scopes', options, () => {
 })
 
 describe('the root’s exit', options, () => {
+  // A hang-up is not for whoever is deaf to it.
+  const deafToHangUp = isWindows ? '' : "trap '' HUP; "
+
   test('hangs up whoever is left, and all of it is ended', async (t) => {
     const witness = openWitness(t)
-    const line = `trap '' HUP; '${program('ignores-sigterm')}' '${witness.path}' < /dev/null & read -r _; exit 7`
+    const line = `${deafToHangUp}'${program('ignores-sigterm')}' '${witness.path}' < /dev/null & read -r _; exit 7`
     const terminal = sh(t, line, { graceMs: 200 })
     await witness.ready(2)
     terminal.type('\n')
@@ -106,7 +124,7 @@ describe('the root’s exit', options, () => {
 
   test('with onLeaderExit: keep, what is left goes on without its terminal', async (t) => {
     const witness = openWitness(t)
-    const line = `trap '' HUP; '${program('ignores-sigterm')}' '${witness.path}' < /dev/null & read -r _`
+    const line = `${deafToHangUp}'${program('ignores-sigterm')}' '${witness.path}' < /dev/null & read -r _`
     const terminal = sh(t, line, { onLeaderExit: 'keep', graceMs: 100 })
     await witness.ready(2)
     terminal.type('\n')
@@ -120,21 +138,25 @@ describe('the root’s exit', options, () => {
 })
 
 describe('the registry', options, () => {
-  test('has the run while it lasts; whoever else cancels it ends it the same way', async (t) => {
-    const path = freshRegistry()
-    const bot = await startBot(t, path)
-    const witness = openWitness(t)
-    const { runId } = await bot.ask('spawn', ...shellWithJobs(witness), { pty: true })
-    await witness.ready(2)
-    const supervisor = createSupervisor({ registryPath: path })
-    const [record] = supervisor.list({ runId })
-    assert.deepEqual([record.state, record.containment], ['running', 'keeper'])
-    const result = await supervisor.cancel(runId, { graceMs: FOR_EVER })
-    assert.ok(witness.isGone(), witness.holders())
-    assert.equal(result.outcome, 'cancelled')
-    assert.equal((await bot.ask('wait', runId)).reason, 'manual-cancel')
-    assert.deepEqual(supervisor.list(), [])
-  })
+  test(
+    'has the run while it lasts; whoever else cancels it ends it the same way',
+    posixOnly(NO_TTY),
+    async (t) => {
+      const path = freshRegistry()
+      const bot = await startBot(t, path)
+      const witness = openWitness(t)
+      const { runId } = await bot.ask('spawn', ...shellWithJobs(witness), { pty: true })
+      await witness.ready(2)
+      const supervisor = createSupervisor({ registryPath: path })
+      const [record] = supervisor.list({ runId })
+      assert.deepEqual([record.state, record.containment], ['running', 'keeper'])
+      const result = await supervisor.cancel(runId, { graceMs: FOR_EVER })
+      assert.ok(witness.isGone(), witness.holders())
+      assert.equal(result.outcome, 'cancelled')
+      assert.equal((await bot.ask('wait', runId)).reason, 'manual-cancel')
+      assert.deepEqual(supervisor.list(), [])
+    },
+  )
 })
 
 describe('the death', options, () => {
@@ -149,7 +171,7 @@ describe('the death', options, () => {
     })
   }
 
-  test('of the bot ends an interactive shell and its jobs', async (t) => {
+  test('of the bot ends an interactive shell and its jobs', posixOnly(NO_TTY), async (t) => {
     const bot = await startBot(t, freshRegistry())
     const witness = openWitness(t)
     await bot.ask('spawn', ...shellWithJobs(witness), { pty: true })
@@ -158,21 +180,27 @@ describe('the death', options, () => {
     await witness.gone(3000)
   })
 
-  test('of bot, zygote and keeper at once leaves what does not mind a hang-up to the next bot', async (t) => {
-    const path = freshRegistry()
-    const bot = await startBot(t, path)
-    const witness = openWitness(t)
-    const tree = treeNamed('ignores-sigterm')
-    const { pid } = await bot.ask('spawn', ...tree.command(witness.path), { pty: true })
-    await witness.ready(tree.ready)
-    await bot.killWithHelpers()
-    assert.equal(witness.isGone(), false)
-    const { killed } = await createSupervisor({ registryPath: path }).reapOrphans(undefined, { graceMs: 100 })
-    assert.ok(witness.isGone(), witness.holders())
-    assert.deepEqual(killed, [pid])
-  })
+  test(
+    'of bot, zygote and keeper at once leaves what does not mind a hang-up to the next bot',
+    posixOnly(NO_KEEPER),
+    async (t) => {
+      const path = freshRegistry()
+      const bot = await startBot(t, path)
+      const witness = openWitness(t)
+      const tree = treeNamed('ignores-sigterm')
+      const { pid } = await bot.ask('spawn', ...tree.command(witness.path), { pty: true })
+      await witness.ready(tree.ready)
+      await bot.killWithHelpers()
+      assert.equal(witness.isGone(), false)
+      const { killed } = await createSupervisor({ registryPath: path }).reapOrphans(undefined, {
+        graceMs: 100,
+      })
+      assert.ok(witness.isGone(), witness.holders())
+      assert.deepEqual(killed, [pid])
+    },
+  )
 
-  test('of the keeper is the end of the run, and of its streams', async (t) => {
+  test('of the keeper is the end of the run, and of its streams', posixOnly(NO_KEEPER), async (t) => {
     const witness = openWitness(t)
     const supervisor = createSupervisor({ registryPath: freshRegistry() })
     const child = supervisor.spawnOwned(...shellWithJobs(witness), { pty: true })

@@ -11,10 +11,11 @@ import {
   supervise,
   until,
 } from './support/bots.mjs'
-import { program, script } from './support/fixtures.mjs'
+import { program, shellScript } from './support/fixtures.mjs'
 import { hostileTrees, treeNamed } from './support/hostile-trees.mjs'
 import { converse, modes } from './support/modes.mjs'
 import { assertReport, crashed, owned } from './support/orphans.mjs'
+import { GRACE_FOR_ALL_MS, NO_PTY_WITHOUT_BOT, NO_STOPPING, posixOnly } from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
 const options = { timeout: 120_000 }
@@ -53,10 +54,13 @@ async function assertOver(run, exit, expected) {
   await fileHas(run.path, 0)
 }
 
+/** For tests of a run that has outlived its bot. */
+const outlives = (mode) => posixOnly(mode.options.pty && NO_PTY_WITHOUT_BOT, options)
+
 for (const mode of modes) {
   describe(mode.name, together, () => {
     test('direct-exit', options, async (t) => {
-      const run = await standing(t, mode, ['sh', [script('converses.sh'), WITNESS]], 1)
+      const run = await standing(t, mode, shellScript('converses', WITNESS), 1)
       run.talk.say('nobody\nleave 7\n')
       const exit = await run.child.wait()
       await assertOver(run, exit, { reason: 'exit', exitCode: 7, message: 'exited with code 7' })
@@ -65,7 +69,7 @@ for (const mode of modes) {
     })
 
     test('manual-cancel', options, async (t) => {
-      const run = await standing(t, mode, ...ofTree(treeNamed('half-setsid')), { graceMs: FOR_EVER })
+      const run = await standing(t, mode, ...ofTree(treeNamed('half-setsid')), { graceMs: GRACE_FOR_ALL_MS })
       const { outcome, exits } = await run.here.cancel(run.child.runId)
       assert.equal(outcome, 'cancelled')
       const expected = { reason: 'manual-cancel', signal: 'SIGTERM', message: 'cancelled' }
@@ -100,7 +104,7 @@ for (const mode of modes) {
 
     test('pty-interactive', options, async (t) => {
       const deadlines = { timeoutMs: 50_000, noOutputTimeoutMs: 30_000 }
-      const run = await standing(t, mode, ['sh', [script('converses.sh'), WITNESS]], 1, deadlines)
+      const run = await standing(t, mode, shellScript('converses', WITNESS), 1, deadlines)
       await run.talk.hears('who is there?')
       run.talk.say('the bot\n')
       await run.talk.hears('hello the bot')
@@ -131,7 +135,7 @@ for (const mode of modes) {
       })
     }
 
-    test('restart-reconcile, after a crash of everything', options, async (t) => {
+    test('restart-reconcile, after a crash of everything', outlives(mode), async (t) => {
       const run = await crashed(t, mode.options)
       assertReport(await run.next.reapOrphans(process.pid), { killed: [run.pid] })
       assertGone(run.witness)
@@ -163,7 +167,7 @@ for (const mode of modes) {
       assert.equal(await run.bot.ask('state', run.runId), 'running')
     })
 
-    test('lease-contention, one of several takes what an owner has left', options, async (t) => {
+    test('lease-contention, one of several takes what an owner has left', outlives(mode), async (t) => {
       const run = await crashed(t, mode.options)
       const bots = [run.next, supervise(run.path)]
       const reports = await Promise.all(bots.map((bot) => bot.reapOrphans()))
@@ -172,7 +176,7 @@ for (const mode of modes) {
       assert.deepEqual(killed, [run.pid])
     })
 
-    test('lease-contention, a lease that has run out', options, async (t) => {
+    test('lease-contention, a lease that has run out', posixOnly(NO_STOPPING, options), async (t) => {
       const path = freshRegistry()
       const bot = await startBot(t, path, { leaseMs: 1000 })
       const run = await owned(t, { ...mode.options, bot, path })

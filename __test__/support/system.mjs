@@ -1,6 +1,7 @@
 // What the tests need to know of the system they run on. They are written in the words of POSIX (`sh -c`, `cat`, SIGTERM); on
 // Windows these commands are small programs of ours (fixtures/windows), first in the path of this process and so of its children.
 import { delimiter } from 'node:path'
+import * as runner from 'node:test'
 import { fileURLToPath } from 'node:url'
 
 export const isWindows = process.platform === 'win32'
@@ -22,10 +23,20 @@ export const ENDS_WITH_PARENT =
 export const NO_PTY_WITHOUT_BOT = 'on Windows nothing of a run with a terminal outlives its bot'
 export const NO_TTY = 'Windows has consoles instead of terminals: no tty, no stty, and output is drawn anew'
 export const NO_INTERPRETERS = 'on Windows no file names its interpreter'
+export const NO_PIDFDS = 'Windows has handles, and no fallback for them'
+export const NO_LINKS = 'to make a symbolic link is a privilege on Windows'
+export const NO_MOUNTS = 'no disk can be mounted for a test on Windows'
 export const NO_STOPPING = 'a process cannot be stopped on Windows'
 
 /** The options of a test that has no meaning on Windows, for this reason. */
 export const posixOnly = (reason, options = {}) => ({ ...options, skip: isWindows && reason })
+
+/** The functions of node:test for a file of which nothing has a meaning on Windows, for this reason. */
+export function posixTests(reason) {
+  if (!isWindows) return runner
+  const skipped = (name) => runner.test(name, { skip: reason })
+  return { describe: skipped, it: skipped, test: skipped, before() {}, after() {} }
+}
 
 /** The options of a test about what only Windows has. */
 export const windowsOnly = (options = {}) => ({ ...options, skip: !isWindows && 'this is about Windows' })
