@@ -3,13 +3,13 @@
 import assert from 'node:assert/strict'
 import { createRequire } from 'node:module'
 import { test } from 'node:test'
-import { program } from './support/fixtures.mjs'
+import { addon, program } from './support/fixtures.mjs'
 import { openRegistry, until } from './support/registry.mjs'
 import { openWitness } from './support/witness.mjs'
 
 const options = { timeout: 120_000 }
 /** The native side of spawnOwned. */
-const { Host } = createRequire(import.meta.url)('../native/spawn-owned.node')
+const { Host } = createRequire(import.meta.url)(addon)
 
 for (const [what, failures] of [
   ['it is ended at once', 1],

@@ -2,7 +2,6 @@
 import assert from 'node:assert/strict'
 import { existsSync, readFileSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
-import { describe, test } from 'node:test'
 import { list, spawnOwned } from 'spawn-owned'
 import {
   altered,
@@ -32,7 +31,10 @@ import {
 import { program } from './support/fixtures.mjs'
 import { hostileTrees, treeNamed } from './support/hostile-trees.mjs'
 import { assertReport, crashed, crashedAs, kept, owned } from './support/orphans.mjs'
+import { NO_CGROUPS, posixTests } from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
+
+const { describe, test } = posixTests(NO_CGROUPS)
 
 const options = { timeout: 30_000, skip: unavailable }
 const together = { timeout: 60_000, concurrency: 4, skip: unavailable }

@@ -18,13 +18,14 @@ import {
 import { standing } from './support/deadlines.mjs'
 import { program } from './support/fixtures.mjs'
 import { treeNamed } from './support/hostile-trees.mjs'
+import { NO_SESSIONS, posixOnly } from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
 const options = { timeout: 120_000 }
 const together = { timeout: 600_000, concurrency: 4 }
 const daemon = () => [program('double-fork-daemon'), []]
 
-describe('a run that has left somebody behind', together, () => {
+describe('a run that has left somebody behind', posixOnly(NO_SESSIONS, together), () => {
   test('is an escape if it has ended by itself: told, counted, and ended', options, async (t) => {
     const { child, here, witness } = await standing(t, daemon(), { ready: 2 })
     child.stdin.end()
@@ -153,7 +154,7 @@ describe('released', together, () => {
 
   test(
     'a descendant without the environment, the group, the session and a parent is left alone',
-    options,
+    posixOnly(NO_SESSIONS, options),
     async (t) => {
       const { child, here, runId, witness } = await registered(t, 'cleared-environment', 2)
       const ended = once(child, 'exit')

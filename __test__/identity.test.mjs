@@ -23,6 +23,7 @@ import {
 import { program } from './support/fixtures.mjs'
 import { treeNamed } from './support/hostile-trees.mjs'
 import { namespace, withoutNamespace } from './support/namespace.mjs'
+import { isWindows, NO_PIDFDS, NO_PROC, NO_ZOMBIES, posixOnly } from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
 const options = { timeout: 120_000 }
@@ -36,7 +37,7 @@ function startOf(pid) {
 }
 
 describe('a start token', together, () => {
-  test('is pid, start, PID namespace and boot', options, () => {
+  test('is pid, start, PID namespace and boot', posixOnly(NO_PROC, options), () => {
     const boot = readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim()
     const [, ns] = readlinkSync('/proc/self/ns/pid').match(/\[(\d+)\]/)
     const expected = [process.pid, startOf(process.pid), ns, boot].join(':')
@@ -48,21 +49,27 @@ describe('a start token', together, () => {
     const { pid, child } = await bystander(t)
     const token = captureStartToken(pid)
     assert.equal(captureStartToken(pid), token)
-    child.kill('SIGSTOP')
-    await until(() => statOf(pid).state === 'T', 'it has stopped')
+    if (!isWindows) {
+      child.kill('SIGSTOP')
+      await until(() => statOf(pid).state === 'T', 'it has stopped')
+    }
     assert.deepEqual([captureStartToken(pid), isSameProcess(token)], [token, true])
     child.kill('SIGKILL')
     await once(child, 'exit')
     assert.deepEqual([captureStartToken(pid), isSameProcess(token)], [null, false])
   })
 
-  test('does not believe a name that looks like the rest of the line', options, async (t) => {
-    const { pid } = await bystander(t, { name: 'confusing-comm', processes: 3 })
-    assert.match(readFileSync(`/proc/${pid}/comm`, 'utf8'), /\) S 1 \(/)
-    assert.equal(captureStartToken(pid).split(':')[1], startOf(pid))
-  })
+  test(
+    'does not believe a name that looks like the rest of the line',
+    posixOnly(NO_PROC, options),
+    async (t) => {
+      const { pid } = await bystander(t, { name: 'confusing-comm', processes: 3 })
+      assert.match(readFileSync(`/proc/${pid}/comm`, 'utf8'), /\) S 1 \(/)
+      assert.equal(captureStartToken(pid).split(':')[1], startOf(pid))
+    },
+  )
 
-  test('of a zombie is none', options, async (t) => {
+  test('of a zombie is none', posixOnly(NO_ZOMBIES, options), async (t) => {
     const pid = await neverWaitedFor(t, 'sleep', '60')
     const token = captureStartToken(pid)
     assert.equal(isSameProcess(token), true)
@@ -71,16 +78,20 @@ describe('a start token', together, () => {
     assert.deepEqual([captureStartToken(pid), isSameProcess(token)], [null, false])
   })
 
-  test('of a process whose main thread has ended is one like any other', options, async (t) => {
-    const { pid } = await bystander(t, { name: 'main-thread-exited', processes: 3 })
-    const children = execFileSync('cat', [`/proc/${pid}/task/${pid}/children`], { encoding: 'utf8' })
-    for (const child of children.trim().split(' ').map(Number)) {
-      await until(() => statOf(child).state === 'Z', 'its main thread has ended')
-      const token = captureStartToken(child)
-      assert.ok(token)
-      assert.equal(isSameProcess(token), true)
-    }
-  })
+  test(
+    'of a process whose main thread has ended is one like any other',
+    posixOnly(NO_PROC, options),
+    async (t) => {
+      const { pid } = await bystander(t, { name: 'main-thread-exited', processes: 3 })
+      const children = execFileSync('cat', [`/proc/${pid}/task/${pid}/children`], { encoding: 'utf8' })
+      for (const child of children.trim().split(' ').map(Number)) {
+        await until(() => statOf(child).state === 'Z', 'its main thread has ended')
+        const token = captureStartToken(child)
+        assert.ok(token)
+        assert.equal(isSameProcess(token), true)
+      }
+    },
+  )
 
   test(
     'of another process with the same number, of another boot or namespace is not the same',
@@ -153,7 +164,7 @@ describe('a start token', together, () => {
 
 // Bots without pidfds, or without signals to groups through them. Their keepers have the same environment.
 for (const list of ['pidfd', 'group', 'pidfd,group']) {
-  describe(`without ${list}`, together, () => {
+  describe(`without ${list}`, posixOnly(NO_PIDFDS, together), () => {
     const env = { SPAWN_OWNED_FORCE_FALLBACK: list }
 
     async function owned(t, { tree = treeNamed('half-setsid'), ...more } = {}) {

@@ -4,11 +4,13 @@ import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { readFileSync, readlinkSync } from 'node:fs'
 import { basename } from 'node:path'
-import { describe, test } from 'node:test'
 import { spawnOwned } from 'spawn-owned'
 import { program } from './support/fixtures.mjs'
 import { hostileTrees, treeNamed } from './support/hostile-trees.mjs'
+import { NO_KEEPER, posixTests } from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
+
+const { describe, test } = posixTests(NO_KEEPER)
 
 const options = { timeout: 120_000 }
 const COOKIE = 'SPAWN_OWNED_RUN'

@@ -15,17 +15,19 @@ import {
 } from 'node:fs'
 import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { describe, test } from 'node:test'
 import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { output, record, spawn, spawnOwned } from './fixtures/side-by-side.mjs'
 import { program, script } from './support/fixtures.mjs'
+import { NO_KEEPER, posixTests } from './support/system.mjs'
 import { openWitness, READY } from './support/witness.mjs'
+
+const { describe, test } = posixTests(NO_KEEPER)
 
 const options = { timeout: 20_000 }
 const root = fileURLToPath(new URL('..', import.meta.url))
 const sound = join(root, 'native', 'spawn-owned-keeper')
-const asRoot = process.getuid() === 0 ? false : 'only root may become another user'
+const asRoot = process.getuid?.() === 0 ? false : 'only root may become another user'
 
 /** The package in a directory of its own that everybody may enter. */
 function copyOfPackage(t) {

@@ -23,6 +23,7 @@ import {
 import { script } from './support/fixtures.mjs'
 import { treeNamed } from './support/hostile-trees.mjs'
 import { assertReport } from './support/orphans.mjs'
+import { NO_FIFOS, NO_KEEPER, posixOnly } from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
 const options = { timeout: 120_000 }
@@ -62,7 +63,7 @@ async function start(t, ask, tree, more) {
   return { pid, record, runId, witness }
 }
 
-describe('a bot that is an owned run', together, () => {
+describe('a bot that is an owned run', posixOnly(NO_KEEPER, together), () => {
   /** It is ours, or that of one that is ours, and so on. */
   async function nested(t) {
     const outer = supervise(freshRegistry(), { graceMs: 500 })
@@ -128,7 +129,7 @@ describe('a bot that is an owned run', together, () => {
   })
 })
 
-describe('a bot that lives in an orphaned run', together, () => {
+describe('a bot that lives in an orphaned run', posixOnly(NO_FIFOS, together), () => {
   /**
    * X has a run in which Y is a bot on the same registry, in a session of its own. X, its zygote and its keepers were killed, and the
    * root is gone: only the cookie says that Y, its helpers and its run belong to X's.

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { existsSync, openSync, readFileSync } from 'node:fs'
 import { appendFile } from 'node:fs/promises'
+import { devNull } from 'node:os'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { setTimeout as passing } from 'node:timers/promises'
@@ -25,6 +26,7 @@ import {
   talking,
 } from './support/deadlines.mjs'
 import { program } from './support/fixtures.mjs'
+import { isWindows, NO_PROC, NO_STOPPING, posixOnly } from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
 const options = { timeout: 120_000 }
@@ -130,14 +132,18 @@ describe('left alone is', together, () => {
     await assertUndisturbed(run)
   })
 
-  test('one that cannot write because the stream is paused and full', options, async (t) => {
-    const run = await standing(t, flooding, quiet)
-    run.child.stdout.pause()
-    await until(() => stateOf(run.child.pid) === 'S', 'it is stuck')
-    await passing(LONG_MS)
-    assert.equal(stateOf(run.child.pid), 'S')
-    await assertUndisturbed(run)
-  })
+  test(
+    'one that cannot write because the stream is paused and full',
+    posixOnly(NO_PROC, options),
+    async (t) => {
+      const run = await standing(t, flooding, quiet)
+      run.child.stdout.pause()
+      await until(() => stateOf(run.child.pid) === 'S', 'it is stuck')
+      await passing(LONG_MS)
+      assert.equal(stateOf(run.child.pid), 'S')
+      await assertUndisturbed(run)
+    },
+  )
 
   test('one that cannot write because a slow reader holds it up', options, async (t) => {
     const run = await standing(t, flooding, quiet)
@@ -159,7 +165,7 @@ describe('left alone is', together, () => {
 
 describe('refused, and nothing is started, without output to be observed:', () => {
   const here = supervise(freshRegistry())
-  const file = openSync('/dev/null', 'w')
+  const file = openSync(devNull, 'w')
   const rows = {
     "'ignore'": 'ignore',
     "'inherit'": 'inherit',
@@ -202,7 +208,7 @@ describe('a bot that is busy', together, () => {
     await bot.ask('read', runId)
     await witness.ready(1)
     const [held, begun] = ['held', 'begun'].map((name) => join(witness.dir, name))
-    execFileSync('mkfifo', [held])
+    if (!isWindows) execFileSync('mkfifo', [held])
     const block = bot.ask('blockUntil', held, begun)
     await until(() => existsSync(begun), 'it is blocked')
     const release = async () => {
@@ -237,17 +243,21 @@ describe('a bot that is busy', together, () => {
     assert.equal((await bot.ask('cancelRun', runId, { graceMs: 5000 })).reason, 'manual-cancel')
   })
 
-  test('does not lose a run whose last words wait for it, until they have been read', options, async (t) => {
-    const { bot, pid, release, runId, witness } = await blocked(t, talking(1), quiet)
-    const before = writtenBy(pid)
-    await until(() => writtenBy(pid) > before, 'there are words that the bot has not read')
-    process.kill(pid, 'SIGSTOP')
-    await passing(LONG_MS)
-    assertAlive(witness)
-    await release()
-    assert.equal((await bot.ask('wait', runId)).reason, 'no-output-timeout')
-    assertGone(witness)
-  })
+  test(
+    'does not lose a run whose last words wait for it, until they have been read',
+    posixOnly(NO_STOPPING, options),
+    async (t) => {
+      const { bot, pid, release, runId, witness } = await blocked(t, talking(1), quiet)
+      const before = writtenBy(pid)
+      await until(() => writtenBy(pid) > before, 'there are words that the bot has not read')
+      process.kill(pid, 'SIGSTOP')
+      await passing(LONG_MS)
+      assertAlive(witness)
+      await release()
+      assert.equal((await bot.ask('wait', runId)).reason, 'no-output-timeout')
+      assertGone(witness)
+    },
+  )
 
   test('busy for a second, again and again', options, async (t) => {
     const bot = await startBot(t, freshRegistry())

@@ -4,8 +4,10 @@ import assert from 'node:assert/strict'
 import { chmodSync, copyFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after, before, describe, it } from 'node:test'
 import { spawnOwned } from 'spawn-owned'
+import { NO_INTERPRETERS, posixTests } from './support/system.mjs'
+
+const { after, before, describe, it } = posixTests(NO_INTERPRETERS)
 
 describe('a program that was executed before', () => {
   let folder

@@ -5,10 +5,12 @@ import { once } from 'node:events'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { describe, test } from 'node:test'
 import { program } from './support/fixtures.mjs'
+import { NO_TTY, posixTests } from './support/system.mjs'
 import { openTerminal } from './support/terminal.mjs'
 import { CLEANED_UP, openWitness } from './support/witness.mjs'
+
+const { describe, test } = posixTests(NO_TTY)
 
 const FOR_EVER = 1e8
 const [CTRL_C, CTRL_D, CTRL_Z] = ['\x03', '\x04', '\x1a']

@@ -12,6 +12,7 @@ import {
   supervise,
 } from './support/bots.mjs'
 import { assertReport, crashed, kept, owned } from './support/orphans.mjs'
+import { NO_SHELL, posixOnly } from './support/system.mjs'
 import { CLEANED_UP } from './support/witness.mjs'
 
 const options = { timeout: 120_000 }
@@ -48,7 +49,7 @@ describe('a run that needs its grace, and is cancelled by a crowd,', together, (
     },
   }
   for (const [who, gather] of Object.entries(crowds)) {
-    test(`gets it, and all hear the same: ${who}`, options, async (t) => {
+    test(`gets it, and all hear the same: ${who}`, posixOnly(NO_SHELL, options), async (t) => {
       const { bot, path, runId, witness } = await owned(t, { tree: slowToSave(4) })
       const crowd = await gather(t, path)
       const heard = bot.ask('wait', runId)
@@ -63,26 +64,30 @@ describe('a run that needs its grace, and is cancelled by a crowd,', together, (
     })
   }
 
-  test('gets it also if its bot is dead, and some want to reap it', options, async (t) => {
-    const { path, pid, runId, witness } = await kept(t, { tree: slowToSave(4), graceMs: GRACE_MS })
-    const bots = []
-    for (let i = 0; i < 3; i++) bots.push(await startBot(t, path))
-    const reports = bots.map((bot) => bot.ask('reap'))
-    const cancels = bots.flatMap((bot) =>
-      Array.from({ length: 8 }, () => bot.ask('cancel', runId, { graceMs: GRACE_MS })),
-    )
-    const results = await Promise.all(cancels)
-    const killed = (await Promise.all(reports)).flatMap((report) => {
-      assert.deepEqual([report.failed, report.skipped, report.alreadyDead], [[], [], []])
-      return report.killed
-    })
-    assertGone(witness)
-    assert.equal(witness.count(CLEANED_UP), 1, 'it has saved')
-    assert.deepEqual(killed, [pid])
-    for (const { exits } of results)
-      for (const { exitCode, survivors } of exits) assert.deepEqual([exitCode, survivors], [7, []])
-    await fileHas(path, 0)
-  })
+  test(
+    'gets it also if its bot is dead, and some want to reap it',
+    posixOnly(NO_SHELL, options),
+    async (t) => {
+      const { path, pid, runId, witness } = await kept(t, { tree: slowToSave(4), graceMs: GRACE_MS })
+      const bots = []
+      for (let i = 0; i < 3; i++) bots.push(await startBot(t, path))
+      const reports = bots.map((bot) => bot.ask('reap'))
+      const cancels = bots.flatMap((bot) =>
+        Array.from({ length: 8 }, () => bot.ask('cancel', runId, { graceMs: GRACE_MS })),
+      )
+      const results = await Promise.all(cancels)
+      const killed = (await Promise.all(reports)).flatMap((report) => {
+        assert.deepEqual([report.failed, report.skipped, report.alreadyDead], [[], [], []])
+        return report.killed
+      })
+      assertGone(witness)
+      assert.equal(witness.count(CLEANED_UP), 1, 'it has saved')
+      assert.deepEqual(killed, [pid])
+      for (const { exits } of results)
+        for (const { exitCode, survivors } of exits) assert.deepEqual([exitCode, survivors], [7, []])
+      await fileHas(path, 0)
+    },
+  )
 })
 
 describe('a kept run', together, () => {

@@ -2,7 +2,6 @@
 // is untrue, drops nothing, and does its work when it can. (A run without a keeper is in reap-at-once.test.mjs.)
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
-import { describe, test } from 'node:test'
 import { promisify } from 'node:util'
 import {
   assertAlive,
@@ -15,6 +14,9 @@ import {
 } from './support/bots.mjs'
 import { script } from './support/fixtures.mjs'
 import { kept, owned } from './support/orphans.mjs'
+import { NO_DESCRIPTOR_LIMIT, posixTests } from './support/system.mjs'
+
+const { describe, test } = posixTests(NO_DESCRIPTOR_LIMIT)
 
 const options = { timeout: 120_000 }
 /** Most of their time they wait for a descriptor that does not come. */

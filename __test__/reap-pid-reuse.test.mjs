@@ -2,10 +2,12 @@
 // No bystander is signalled, and no true orphan is missed. REUSE_ROUNDS=1000 forces that many of each kind.
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
-import { describe, test } from 'node:test'
 import { promisify } from 'node:util'
 import { script } from './support/fixtures.mjs'
 import { namespace, withoutNamespace } from './support/namespace.mjs'
+import { NO_NAMESPACES, posixTests } from './support/system.mjs'
+
+const { describe, test } = posixTests(NO_NAMESPACES)
 
 const ROUNDS = Number(process.env.REUSE_ROUNDS ?? 5)
 // PID 1 of the namespace must wait for orphans, or no number becomes free. A shell does; the second command keeps it.

@@ -24,14 +24,15 @@ import { program } from './support/fixtures.mjs'
 import { treeNamed } from './support/hostile-trees.mjs'
 import { namespace, withoutNamespace } from './support/namespace.mjs'
 import { assertReport, crashed, crashedAs, GRACE_MS, kept, mistaken, owned } from './support/orphans.mjs'
+import { isWindows, NO_KEEPER, NO_SESSIONS, NO_USERS, posixOnly } from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
 const options = { timeout: 120_000 }
 const together = { timeout: 600_000, concurrency: 4 }
-const asRoot = { ...options, skip: process.getuid() !== 0 && 'needs root' }
+const asRoot = { ...options, skip: isWindows ? NO_USERS : process.getuid() !== 0 && 'needs root' }
 const inNamespace = { ...options, skip: withoutNamespace }
 
-describe('its root is dead, its group is alive:', together, () => {
+describe('its root is dead, its group is alive:', posixOnly(NO_SESSIONS, together), () => {
   // The root is a shell with two children in its group. $3 is what the second one is started with.
   const twoInGroup = (...prefix) => ({
     ready: 2,
@@ -161,35 +162,43 @@ describe('its number is reused:', together, () => {
   test('as a new group: untouched, also its members', options, async (t) => {
     const stranger = { name: 'tree-of-100', processes: 100 }
     const { next, pid, witness } = await mistaken(t, reused, stranger)
-    assert.equal(statOf(pid).group, pid)
+    if (!isWindows) assert.equal(statOf(pid).group, pid)
     assertReport(await next.reapOrphans(), { skipped: [pid] })
     assertAlive(witness)
   })
 
-  test('and members of the run are alive elsewhere: they, and only they, are ended', options, async (t) => {
-    const stranger = await bystander(t)
-    const startToken = past(captureStartToken(stranger.pid))
-    const { next, witness, record } = await crashedAs(t, () => ({
-      pid: stranger.pid,
-      pgid: stranger.pid,
-      startToken,
-    }))
-    const report = await next.reapOrphans()
-    assertReport(report, { killed: [record.pid] })
-    assertGone(witness)
-    assertAlive(stranger.witness)
-  })
+  test(
+    'and members of the run are alive elsewhere: they, and only they, are ended',
+    posixOnly(NO_SESSIONS, options),
+    async (t) => {
+      const stranger = await bystander(t)
+      const startToken = past(captureStartToken(stranger.pid))
+      const { next, witness, record } = await crashedAs(t, () => ({
+        pid: stranger.pid,
+        pgid: stranger.pid,
+        startToken,
+      }))
+      const report = await next.reapOrphans()
+      assertReport(report, { killed: [record.pid] })
+      assertGone(witness)
+      assertAlive(stranger.witness)
+    },
+  )
 })
 
-test('a process that an entry wrongly names as its keeper is not touched', options, async (t) => {
-  const stranger = await bystander(t)
-  const startToken = captureStartToken(stranger.pid)
-  const { next, pid, witness } = await crashedAs(t, ({ keeper }) => ({ keeper: { ...keeper, startToken } }))
-  await next.reapOrphans({ graceMs: 500 })
-  assertAlive(stranger.witness)
-  // Its root is proven, and is an orphan all the same; to skip an entry that is wrong would be fair, too.
-  if (!witness.isGone()) assert.deepEqual(next.list()[0]?.pid, pid)
-})
+test(
+  'a process that an entry wrongly names as its keeper is not touched',
+  posixOnly(NO_KEEPER, options),
+  async (t) => {
+    const stranger = await bystander(t)
+    const startToken = captureStartToken(stranger.pid)
+    const { next, pid, witness } = await crashedAs(t, ({ keeper }) => ({ keeper: { ...keeper, startToken } }))
+    await next.reapOrphans({ graceMs: 500 })
+    assertAlive(stranger.witness)
+    // Its root is proven, and is an orphan all the same; to skip an entry that is wrong would be fair, too.
+    if (!witness.isGone()) assert.deepEqual(next.list()[0]?.pid, pid)
+  },
+)
 
 test('a run of the same id in another registry is somebody else’s', options, async (t) => {
   const runId = 'the-same'
@@ -243,7 +252,7 @@ describe('refused is an entry that names', together, () => {
     return { next: supervise(path), path }
   }
   const rows = [
-    ['PID 1', () => 1, /PID 1/],
+    ...(isWindows ? [] : [['PID 1', () => 1, /PID 1/]]),
     ['this very process', () => process.pid, /this very process/],
     ['an ancestor', () => process.ppid, /ancestor/],
   ]

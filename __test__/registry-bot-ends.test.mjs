@@ -6,6 +6,7 @@ import { describe, test } from 'node:test'
 import { program } from './support/fixtures.mjs'
 import { startBot } from './support/obedient-bot.mjs'
 import { openRegistry } from './support/registry.mjs'
+import { NO_KEEPER, posixOnly } from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
 describe('when a bot ends', () => {
@@ -39,61 +40,75 @@ describe('when a bot ends', () => {
     await registry.lacks(runId)
   })
 
-  test('by SIGKILL, its keeper ends the run and writes down how, and the next bot takes note of it', async (t) => {
-    const witness = openWitness(t)
-    const registry = openRegistry(t)
-    const bot = botOn(t, registry)
-    const { pid, runId } = await bot.ask('spawn', program('stays'), [witness.path])
-    await witness.ready(1)
-    await registry.has(runId, 'running')
-    const killedAt = Date.now()
-    await bot.kill('SIGKILL')
-    await witness.gone(20_000)
-    const { exit, ...entry } = await registry.has(runId, 'exited')
-    assert.deepEqual([entry.pid, entry.botPid], [pid, bot.pid])
-    const { atMs, ...how } = exit
-    const expected = { reason: 'owner-exit', ending: 'owner-exit', exitCode: null, signal: 15, survivors: 0 }
-    assert.deepEqual(how, expected)
-    assert.ok(atMs >= killedAt && atMs <= Date.now(), `${killedAt} <= ${atMs}`)
+  test(
+    'by SIGKILL, its keeper ends the run and writes down how, and the next bot takes note of it',
+    posixOnly(NO_KEEPER),
+    async (t) => {
+      const witness = openWitness(t)
+      const registry = openRegistry(t)
+      const bot = botOn(t, registry)
+      const { pid, runId } = await bot.ask('spawn', program('stays'), [witness.path])
+      await witness.ready(1)
+      await registry.has(runId, 'running')
+      const killedAt = Date.now()
+      await bot.kill('SIGKILL')
+      await witness.gone(20_000)
+      const { exit, ...entry } = await registry.has(runId, 'exited')
+      assert.deepEqual([entry.pid, entry.botPid], [pid, bot.pid])
+      const { atMs, ...how } = exit
+      const expected = {
+        reason: 'owner-exit',
+        ending: 'owner-exit',
+        exitCode: null,
+        signal: 15,
+        survivors: 0,
+      }
+      assert.deepEqual(how, expected)
+      assert.ok(atMs >= killedAt && atMs <= Date.now(), `${killedAt} <= ${atMs}`)
 
-    const { list, reapOrphans } = registry.supervise()
-    assert.deepEqual(list(), [], 'what has ended is not alive')
-    const report = await reapOrphans()
-    assert.deepEqual(summary(report), { killed: [], alreadyDead: [pid], skipped: [], failed: [] })
-    assert.equal(report.decisions[0].facts.state, 'exited')
-    await registry.lacks(runId)
-    assert.deepEqual(summary(await reapOrphans()), { killed: [], alreadyDead: [], skipped: [], failed: [] })
-  })
+      const { list, reapOrphans } = registry.supervise()
+      assert.deepEqual(list(), [], 'what has ended is not alive')
+      const report = await reapOrphans()
+      assert.deepEqual(summary(report), { killed: [], alreadyDead: [pid], skipped: [], failed: [] })
+      assert.equal(report.decisions[0].facts.state, 'exited')
+      await registry.lacks(runId)
+      assert.deepEqual(summary(await reapOrphans()), { killed: [], alreadyDead: [], skipped: [], failed: [] })
+    },
+  )
 
-  test('and its run later, by itself, its keeper writes down the exit code', async (t) => {
-    const witness = openWitness(t)
-    const registry = openRegistry(t)
-    const bot = botOn(t, registry)
-    const line = 'exec 3>"$0"; printf r >&3; while test -e "$1"; do sleep 0.02; done; exit 7'
-    const flag = join(registry.dir, 'flag')
-    writeFileSync(flag, '')
-    const options = { onOwnerExit: 'keep' }
-    const { pid, runId } = await bot.ask('spawn', 'sh', ['-c', line, witness.path, flag], options)
-    await witness.ready(1)
-    // That the command runs is seen here before its bot has written it down.
-    await registry.has(runId, 'running')
-    await bot.kill('SIGKILL')
-    assert.deepEqual(
-      registry
-        .supervise()
-        .list()
-        .map((entry) => [entry.pid, entry.state]),
-      [[pid, 'running']],
-    )
-    rmSync(flag)
-    await witness.gone(20_000)
-    const { exit } = await registry.has(runId, 'exited')
-    const { atMs: _, ...how } = exit
-    assert.deepEqual(how, { reason: 'exit', ending: 'root-exit', exitCode: 7, signal: null, survivors: 0 })
-    const report = await registry.supervise().reapOrphans()
-    assert.deepEqual(summary(report), { killed: [], alreadyDead: [pid], skipped: [], failed: [] })
-    await registry.lacks(runId)
-  })
+  test(
+    'and its run later, by itself, its keeper writes down the exit code',
+    posixOnly(NO_KEEPER),
+    async (t) => {
+      const witness = openWitness(t)
+      const registry = openRegistry(t)
+      const bot = botOn(t, registry)
+      const line = 'exec 3>"$0"; printf r >&3; while test -e "$1"; do sleep 0.02; done; exit 7'
+      const flag = join(registry.dir, 'flag')
+      writeFileSync(flag, '')
+      const options = { onOwnerExit: 'keep' }
+      const { pid, runId } = await bot.ask('spawn', 'sh', ['-c', line, witness.path, flag], options)
+      await witness.ready(1)
+      // That the command runs is seen here before its bot has written it down.
+      await registry.has(runId, 'running')
+      await bot.kill('SIGKILL')
+      assert.deepEqual(
+        registry
+          .supervise()
+          .list()
+          .map((entry) => [entry.pid, entry.state]),
+        [[pid, 'running']],
+      )
+      rmSync(flag)
+      await witness.gone(20_000)
+      const { exit } = await registry.has(runId, 'exited')
+      const { atMs: _, ...how } = exit
+      assert.deepEqual(how, { reason: 'exit', ending: 'root-exit', exitCode: 7, signal: null, survivors: 0 })
+      const report = await registry.supervise().reapOrphans()
+      assert.deepEqual(summary(report), { killed: [], alreadyDead: [pid], skipped: [], failed: [] })
+      await registry.lacks(runId)
+    },
+  )
 
   test('by SIGKILL, what it had registered stays in the file until the next bot ends it', async (t) => {
     const witness = openWitness(t)

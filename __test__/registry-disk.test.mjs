@@ -2,14 +2,16 @@
 // ever. Needs root for a disk of its own.
 import assert from 'node:assert/strict'
 import { closeSync, existsSync, openSync, readdirSync, readlinkSync } from 'node:fs'
-import { describe, test } from 'node:test'
 import { isSameProcess } from 'spawn-owned'
 import { abandoned, recordOf } from './support/abandoned.mjs'
 import { program } from './support/fixtures.mjs'
 import { startBot } from './support/obedient-bot.mjs'
 import { openRegistry, until } from './support/registry.mjs'
 import { mountSmallDisk } from './support/small-disk.mjs'
+import { NO_MOUNTS, posixTests } from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
+
+const { describe, test } = posixTests(NO_MOUNTS)
 
 const limit = { timeout: 120_000 }
 const code = 'ERR_OWNED_REGISTRY_UNWRITABLE'

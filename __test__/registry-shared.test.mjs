@@ -10,6 +10,7 @@ import { program, script } from './support/fixtures.mjs'
 import { startBot } from './support/obedient-bot.mjs'
 import { instant, randomFor, seed } from './support/random.mjs'
 import { openRegistry, until } from './support/registry.mjs'
+import { NO_KEEPER, NO_STOPPING, posixOnly } from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
 const BOTS = 8
@@ -126,33 +127,39 @@ describe('a bot', { timeout: 120_000 }, () => {
     assert.equal((await registry.has('the-one')).botPid, second.pid)
   })
 
-  test(`stopped at ${STOPS} random instants, perhaps with the lock, holds up nobody`, async (t) => {
-    const random = randomFor('stopped')
-    const registry = openRegistry(t)
-    const { spawnOwned, list } = registry.supervise()
-    const busy = botOn(t, registry)
-    const done = busy.ask('keepSpawning')
-    await until(() => registry.entries().length > 0, 'the other bot is at work')
-    const times = []
-    for (let i = 0; i < STOPS; i++) {
-      await instant(random() * 80)
-      busy.child.kill('SIGSTOP')
-      const from = performance.now()
-      const run = spawnOwned('cat', { stdio: ['pipe', 'ignore', 'ignore'] })
-      assert.ok(list().some(({ runId }) => runId === run.runId))
-      run.stdin.end()
-      await run.wait()
-      times.push(performance.now() - from)
-      assert.ok(list().every(({ runId }) => runId !== run.runId))
-      busy.child.kill('SIGCONT')
-    }
-    await busy.ask('stop')
-    await done
-    // Whoever waited for the one that was stopped would wait until it is woken, which is after that.
-    console.log(`beside a stopped bot a run took at most ${Math.max(...times).toFixed(0)} ms (SEED=${seed})`)
-    await registry.settled()
-    assert.deepEqual(registry.entries(), [])
-  })
+  test(
+    `stopped at ${STOPS} random instants, perhaps with the lock, holds up nobody`,
+    posixOnly(NO_STOPPING),
+    async (t) => {
+      const random = randomFor('stopped')
+      const registry = openRegistry(t)
+      const { spawnOwned, list } = registry.supervise()
+      const busy = botOn(t, registry)
+      const done = busy.ask('keepSpawning')
+      await until(() => registry.entries().length > 0, 'the other bot is at work')
+      const times = []
+      for (let i = 0; i < STOPS; i++) {
+        await instant(random() * 80)
+        busy.child.kill('SIGSTOP')
+        const from = performance.now()
+        const run = spawnOwned('cat', { stdio: ['pipe', 'ignore', 'ignore'] })
+        assert.ok(list().some(({ runId }) => runId === run.runId))
+        run.stdin.end()
+        await run.wait()
+        times.push(performance.now() - from)
+        assert.ok(list().every(({ runId }) => runId !== run.runId))
+        busy.child.kill('SIGCONT')
+      }
+      await busy.ask('stop')
+      await done
+      // Whoever waited for the one that was stopped would wait until it is woken, which is after that.
+      console.log(
+        `beside a stopped bot a run took at most ${Math.max(...times).toFixed(0)} ms (SEED=${seed})`,
+      )
+      await registry.settled()
+      assert.deepEqual(registry.entries(), [])
+    },
+  )
 })
 
 describe('while somebody holds the lock', { timeout: 120_000 }, () => {
@@ -175,7 +182,7 @@ describe('while somebody holds the lock', { timeout: 120_000 }, () => {
     await Promise.all(runs.slice(2).map((run) => run.cancel()))
   })
 
-  test('a killed bot’s keepers end their runs and leave word', async (t) => {
+  test('a killed bot’s keepers end their runs and leave word', posixOnly(NO_KEEPER), async (t) => {
     const registry = openRegistry(t)
     const witness = openWitness(t)
     const bot = botOn(t, registry)

@@ -20,6 +20,7 @@ import { abandoned, recordOf } from './support/abandoned.mjs'
 import { program } from './support/fixtures.mjs'
 import { startBot } from './support/obedient-bot.mjs'
 import { journalLine, openRegistry, until } from './support/registry.mjs'
+import { isWindows, NO_FIFOS, NO_KEEPER, NO_LINKS, NO_USERS, posixOnly } from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
 const limit = { timeout: 120_000 }
@@ -93,7 +94,7 @@ describe('a file that cannot be understood', () => {
       assert.match(path, /process-registry\.json\.corrupt-\d{13}$/)
       assert.deepEqual(readFileSync(path), Buffer.from(content), 'nothing is lost')
       assert.ok(message.includes(path), message)
-      assert.equal(statSync(path).mode & 0o777, 0o600)
+      if (!isWindows) assert.equal(statSync(path).mode & 0o777, 0o600)
       await run.cancel()
       await registry.lacks(run.runId)
       assert.equal(supervisor.heard.length, 1, 'told once')
@@ -343,7 +344,7 @@ describe('what is deleted while a bot runs', () => {
 
   test(
     '(the folder) is not brought back by the keepers of a killed bot, which end their runs',
-    limit,
+    posixOnly(NO_KEEPER, limit),
     async (t) => {
       const registry = openRegistry(t)
       const witness = openWitness(t)
@@ -362,7 +363,7 @@ describe('what is deleted while a bot runs', () => {
   )
 })
 
-describe('a symbolic link', () => {
+describe('a symbolic link', posixOnly(NO_LINKS), () => {
   for (const place of ['path', 'journal', 'lock']) {
     for (const dangling of [false, true]) {
       const name = `${place === 'path' ? 'file' : place}${dangling ? ', leading nowhere,' : ''}`
@@ -401,36 +402,44 @@ describe('what is no file', () => {
   for (const [kind, make] of Object.entries(kinds)) {
     for (const place of ['path', 'journal', 'lock']) {
       const name = place === 'path' ? 'file' : place
-      test(`(${kind} in place of the ${name}) is refused at once`, limit, async (t) => {
-        const registry = openRegistry(t)
-        mkdirSync(registry.folder, { recursive: true })
-        make(registry[place])
-        // Whoever opened a FIFO would not come back.
-        await startsNothing(t, registry.supervise(), 'ERR_OWNED_REGISTRY_NOT_A_FILE')
-        rmSync(registry[place], { recursive: true })
-        await works(t, registry, registry.supervise())
-      })
+      test(
+        `(${kind} in place of the ${name}) is refused at once`,
+        posixOnly(kind === 'a FIFO' && NO_FIFOS, limit),
+        async (t) => {
+          const registry = openRegistry(t)
+          mkdirSync(registry.folder, { recursive: true })
+          make(registry[place])
+          // Whoever opened a FIFO would not come back.
+          await startsNothing(t, registry.supervise(), 'ERR_OWNED_REGISTRY_NOT_A_FILE')
+          rmSync(registry[place], { recursive: true })
+          await works(t, registry, registry.supervise())
+        },
+      )
     }
   }
 
-  test('(a FIFO in place of the file) is no reason to hang while a bot runs', limit, async (t) => {
-    const registry = openRegistry(t)
-    const supervisor = attentive(registry)
-    const { run } = await standing(t, supervisor)
-    await registry.atRest(run.runId)
-    rmSync(registry.path)
-    execFileSync('mkfifo', [registry.path])
-    await run.cancel()
-    await supervisor.told('unwritable')
-    rmSync(registry.path)
-    await registry.settled()
-    assert.deepEqual(registry.entries(), [])
-  })
+  test(
+    '(a FIFO in place of the file) is no reason to hang while a bot runs',
+    posixOnly(NO_FIFOS, limit),
+    async (t) => {
+      const registry = openRegistry(t)
+      const supervisor = attentive(registry)
+      const { run } = await standing(t, supervisor)
+      await registry.atRest(run.runId)
+      rmSync(registry.path)
+      execFileSync('mkfifo', [registry.path])
+      await run.cancel()
+      await supervisor.told('unwritable')
+      rmSync(registry.path)
+      await registry.settled()
+      assert.deepEqual(registry.entries(), [])
+    },
+  )
 })
 
 describe('a file of another user', () => {
   const nobody = 65534
-  const skip = process.getuid() === 0 ? false : 'only root can give a file away'
+  const skip = isWindows ? NO_USERS : process.getuid() !== 0 && 'only root can give a file away'
   for (const place of ['path', 'journal', 'old', 'lock']) {
     const name = { path: 'file', old: 'journal of a checkpoint' }[place] ?? place
     test(`(the ${name}) is refused, and nothing is started or ended`, { ...limit, skip }, async (t) => {

@@ -16,6 +16,7 @@ import {
 } from './support/bots.mjs'
 import { program, script } from './support/fixtures.mjs'
 import { treeNamed } from './support/hostile-trees.mjs'
+import { isWindows, NO_NAMESPACES, posixOnly } from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
 const options = { timeout: 120_000 }
@@ -96,7 +97,7 @@ describe('what was there is gone before the new one starts', together, () => {
   test('several of ours, and nobody else', options, async (t) => {
     const here = supervise(freshRegistry())
     const runs = []
-    for (const name of ['ignores-sigterm', 'stopped', 'double-fork-daemon'])
+    for (const name of ['ignores-sigterm', isWindows ? 'half-setsid' : 'stopped', 'double-fork-daemon'])
       runs.push(await earlier(t, { here, tree: treeNamed(name) }))
     const others = [
       await earlier(t, { here, scopeKey: 'the-scope-2' }),
@@ -369,28 +370,35 @@ describe('one that waits', together, () => {
 })
 
 describe('what cannot be', together, () => {
-  test('an earlier run that cannot be ended: nothing is started', options, async (t) => {
-    const first = await earlier(t)
-    const [record] = await until(() => first.here.list().length === 1 && first.here.list(), 'it is on record')
-    // As if it were another container's.
-    const elsewhere = (token) => altered(token, { ns: 4 })
-    const keeper = { ...record.keeper, startToken: elsewhere(record.keeper.startToken) }
-    const entry = {
-      ...record,
-      startToken: elsewhere(record.startToken),
-      keeper,
-      botStartToken: elsewhere(record.botStartToken),
-    }
-    const here = supervise(freshRegistry([entry]))
-    const second = waiting(t, { here })
-    const [error] = await once(second.child, 'error')
-    assert.equal(error.code, 'ERR_OWNED_SCOPE_BUSY', error.stack)
-    assert.match(error.message, /the-scope.*Nothing was started/)
-    const exit = await second.child.wait()
-    assert.deepEqual([exit.reason, exit.message], ['spawn-error', error.message])
-    assertNeverStarted(second)
-    assertAlive(first.witness)
-  })
+  test(
+    'an earlier run that cannot be ended: nothing is started',
+    posixOnly(NO_NAMESPACES, options),
+    async (t) => {
+      const first = await earlier(t)
+      const [record] = await until(
+        () => first.here.list().length === 1 && first.here.list(),
+        'it is on record',
+      )
+      // As if it were another container's.
+      const elsewhere = (token) => altered(token, { ns: 4 })
+      const keeper = { ...record.keeper, startToken: elsewhere(record.keeper.startToken) }
+      const entry = {
+        ...record,
+        startToken: elsewhere(record.startToken),
+        keeper,
+        botStartToken: elsewhere(record.botStartToken),
+      }
+      const here = supervise(freshRegistry([entry]))
+      const second = waiting(t, { here })
+      const [error] = await once(second.child, 'error')
+      assert.equal(error.code, 'ERR_OWNED_SCOPE_BUSY', error.stack)
+      assert.match(error.message, /the-scope.*Nothing was started/)
+      const exit = await second.child.wait()
+      assert.deepEqual([exit.reason, exit.message], ['spawn-error', error.message])
+      assertNeverStarted(second)
+      assertAlive(first.witness)
+    },
+  )
 
   test('to replace no scope', options, () => {
     const here = supervise(freshRegistry())

@@ -14,6 +14,7 @@ import {
 import { program } from './support/fixtures.mjs'
 import { treeNamed } from './support/hostile-trees.mjs'
 import { kept } from './support/orphans.mjs'
+import { isWindows, NO_KEEPER, posixOnly } from './support/system.mjs'
 import { CLEANED_UP, openWitness } from './support/witness.mjs'
 
 const options = { timeout: 30_000 }
@@ -42,7 +43,8 @@ const refused = { code: 'ERR_OWNED_SHUTTING_DOWN', message: /wait until shutdown
 describe('what it ends', together, () => {
   test('runs, whatever their trees do, and registered processes', options, async (t) => {
     const owner = supervise(freshRegistry())
-    const names = ['half-setsid', 'double-fork-daemon', 'cleared-environment', 'ignores-sigterm', 'stopped']
+    const all = ['half-setsid', 'double-fork-daemon', 'cleared-environment', 'ignores-sigterm', 'stopped']
+    const names = all.filter((name) => !(isWindows && treeNamed(name).posix))
     const runs = []
     for (const name of names) runs.push(await standing(t, owner, treeNamed(name), { runId: name }))
     const leader = await bystander(t, { name: 'ignores-sigterm', processes: 2 })
@@ -91,7 +93,7 @@ describe('what it ends', together, () => {
     assert.equal((await run.wait()).reason, 'manual-cancel', 'it was being replaced before that')
   })
 
-  test('a run whose keeper was stopped', options, async (t) => {
+  test('a run whose keeper was stopped', posixOnly(NO_KEEPER, options), async (t) => {
     const owner = supervise(freshRegistry())
     const { run, witness } = await standing(t, owner, stays)
     const [record] = await until(

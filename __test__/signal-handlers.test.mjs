@@ -9,6 +9,7 @@ import { Worker } from 'node:worker_threads'
 import { assertAlive, assertGone, freshRegistry, startBot, supervise, until } from './support/bots.mjs'
 import { program } from './support/fixtures.mjs'
 import { treeNamed } from './support/hostile-trees.mjs'
+import { NO_SIGNALS, posixOnly } from './support/system.mjs'
 import { CLEANED_UP, openWitness } from './support/witness.mjs'
 
 const options = { timeout: 30_000 }
@@ -39,7 +40,7 @@ const shutdowns = (events) =>
   events.filter(({ type, phase }) => type === 'shutdown' && phase === 'end').length
 const notes = (file) => (existsSync(file) ? readFileSync(file, 'utf8') : '')
 
-describe('a signal', together, () => {
+describe('a signal', posixOnly(NO_SIGNALS, together), () => {
   for (const [signal, code] of Object.entries({ SIGINT: 130, SIGTERM: 143, SIGHUP: 129 })) {
     test(`${signal}: exit code ${code} when everything is gone, politely`, options, async (t) => {
       const { bot: it, witness } = await bot(t)
@@ -123,7 +124,7 @@ describe('a signal', together, () => {
 })
 
 describe('handlers', together, () => {
-  test('that were removed leave signals as they were', options, async (t) => {
+  test('that were removed leave signals as they were', posixOnly(NO_SIGNALS, options), async (t) => {
     const { bot: it, noted, witness } = await bot(t, { tree: stays })
     await it.ask('handle', 'SIGHUP', noted)
     await it.ask('uninstallSignalHandlers')
@@ -134,17 +135,21 @@ describe('handlers', together, () => {
     await witness.gone(5000)
   })
 
-  test('are installed once; the second call has the options that count', options, async (t) => {
-    const { bot: it, witness } = await bot(t, { handlers: { graceMs: 0, signals: ['SIGINT'] }, tree: deaf })
-    await it.ask('installSignalHandlers', { graceMs: FOR_EVER })
-    it.signal('SIGTERM')
-    await asked(witness)
-    // A second set would have ended it by now, or would with the next turn of the event loop.
-    assert.equal((await it.ask('events')).filter(({ type }) => type === 'shutdown').length, 1)
-    assertAlive(witness)
-    assert.equal(await it.kill('SIGTERM'), 143)
-    assertGone(witness)
-  })
+  test(
+    'are installed once; the second call has the options that count',
+    posixOnly(NO_SIGNALS, options),
+    async (t) => {
+      const { bot: it, witness } = await bot(t, { handlers: { graceMs: 0, signals: ['SIGINT'] }, tree: deaf })
+      await it.ask('installSignalHandlers', { graceMs: FOR_EVER })
+      it.signal('SIGTERM')
+      await asked(witness)
+      // A second set would have ended it by now, or would with the next turn of the event loop.
+      assert.equal((await it.ask('events')).filter(({ type }) => type === 'shutdown').length, 1)
+      assertAlive(witness)
+      assert.equal(await it.kill('SIGTERM'), 143)
+      assertGone(witness)
+    },
+  )
 
   test('are removed at once, however often they were installed', options, () => {
     const owner = supervise(freshRegistry())
@@ -162,7 +167,7 @@ describe('handlers', together, () => {
     assert.deepEqual(count(), before)
   })
 
-  test('of several supervisors: the last one to be done exits', options, async (t) => {
+  test('of several supervisors: the last one to be done exits', posixOnly(NO_SIGNALS, options), async (t) => {
     const { bot: it, witness } = await bot(t, { tree: stays })
     const slow = openWitness(t)
     await it.ask(

@@ -20,6 +20,7 @@ import {
 } from './support/bots.mjs'
 import { assertReport, crashed, mistaken, owned } from './support/orphans.mjs'
 import { journalLine } from './support/registry.mjs'
+import { NO_KEEPER, NO_SESSIONS, posixOnly } from './support/system.mjs'
 
 const options = { timeout: 120_000 }
 const together = { timeout: 600_000, concurrency: 6 }
@@ -27,77 +28,81 @@ const together = { timeout: 600_000, concurrency: 6 }
 /** Nobody listens there. */
 const NOWHERE = 'spawn-owned-test-nowhere'
 
-describe('whom an entry wrongly names as its keeper is not touched when the run is', together, () => {
-  /** A crashed run for each of these, and the bot's registry says that they keep it. */
-  async function keptBy(t, path, keepers) {
-    const runs = []
-    for (const { pid, address = NOWHERE } of keepers) {
-      const run = await crashed(t)
-      const keeper = { startToken: captureStartToken(pid), address }
-      assert.ok(keeper.startToken)
-      runs.push({ ...run, record: { ...run.record, keeper } })
-    }
-    fill(
-      path,
-      runs.map(({ record }) => record),
-    )
-    return runs
-  }
-
-  // Their roots are proven without any keeper, and are orphans all the same.
-  const ways = {
-    reaped: async (bot, runs) => {
-      const { killed, ...report } = await bot.ask('reap')
-      assertReport(
-        { ...report, killed: killed.toSorted() },
-        { killed: runs.map(({ pid }) => pid).toSorted() },
+describe(
+  'whom an entry wrongly names as its keeper is not touched when the run is',
+  posixOnly(NO_KEEPER, together),
+  () => {
+    /** A crashed run for each of these, and the bot's registry says that they keep it. */
+    async function keptBy(t, path, keepers) {
+      const runs = []
+      for (const { pid, address = NOWHERE } of keepers) {
+        const run = await crashed(t)
+        const keeper = { startToken: captureStartToken(pid), address }
+        assert.ok(keeper.startToken)
+        runs.push({ ...run, record: { ...run.record, keeper } })
+      }
+      fill(
+        path,
+        runs.map(({ record }) => record),
       )
-    },
-    cancelled: async (bot, runs) => {
-      for (const { outcome } of await Promise.all(runs.map(({ runId }) => bot.ask('cancel', runId))))
-        assert.equal(outcome, 'cancelled')
-    },
-  }
+      return runs
+    }
 
-  for (const [way, end] of Object.entries(ways)) {
-    test(`${way}: a bystander, which is not even woken`, options, async (t) => {
-      const path = freshRegistry()
-      const bot = await startBot(t, path)
-      const stranger = await bystander(t)
-      process.kill(stranger.pid, 'SIGSTOP')
-      await until(() => stateOf(stranger.pid) === 'T', 'it has stopped')
-      const runs = await keptBy(t, path, [stranger])
-      await end(bot, runs)
-      assertGone(runs[0].witness)
-      assertAlive(stranger.witness)
-      assert.equal(stateOf(stranger.pid), 'T', 'it was woken')
-    })
+    // Their roots are proven without any keeper, and are orphans all the same.
+    const ways = {
+      reaped: async (bot, runs) => {
+        const { killed, ...report } = await bot.ask('reap')
+        assertReport(
+          { ...report, killed: killed.toSorted() },
+          { killed: runs.map(({ pid }) => pid).toSorted() },
+        )
+      },
+      cancelled: async (bot, runs) => {
+        for (const { outcome } of await Promise.all(runs.map(({ runId }) => bot.ask('cancel', runId))))
+          assert.equal(outcome, 'cancelled')
+      },
+    }
 
-    test(`${way}: the keeper of another’s run, whether or not its address is right`, options, async (t) => {
-      const path = freshRegistry()
-      const bot = await startBot(t, path)
-      const other = await owned(t)
-      const pid = keeperOf(other.record)
-      const runs = await keptBy(t, path, [{ pid }, { pid, address: other.record.keeper.address }])
-      await end(bot, runs)
-      for (const { witness } of runs) assertGone(witness)
-      assertAlive(other.witness)
-      assert.equal(await other.bot.ask('state', other.runId), 'running')
-      const { exits } = await other.next.cancel(other.runId)
-      assert.equal(exits[0].reason, 'manual-cancel', 'its keeper is there as ever')
-      assertGone(other.witness)
-    })
+    for (const [way, end] of Object.entries(ways)) {
+      test(`${way}: a bystander, which is not even woken`, options, async (t) => {
+        const path = freshRegistry()
+        const bot = await startBot(t, path)
+        const stranger = await bystander(t)
+        process.kill(stranger.pid, 'SIGSTOP')
+        await until(() => stateOf(stranger.pid) === 'T', 'it has stopped')
+        const runs = await keptBy(t, path, [stranger])
+        await end(bot, runs)
+        assertGone(runs[0].witness)
+        assertAlive(stranger.witness)
+        assert.equal(stateOf(stranger.pid), 'T', 'it was woken')
+      })
 
-    test(`${way}: a bot, even the one that is asked to do it`, options, async (t) => {
-      const path = freshRegistry()
-      const [bot, another] = [await startBot(t, path), await startBot(t, path)]
-      const runs = await keptBy(t, path, [bot, another])
-      await end(bot, runs)
-      for (const { witness } of runs) assertGone(witness)
-      for (const it of [bot, another]) assert.deepEqual(await it.ask('list'), [])
-    })
-  }
-})
+      test(`${way}: the keeper of another’s run, whether or not its address is right`, options, async (t) => {
+        const path = freshRegistry()
+        const bot = await startBot(t, path)
+        const other = await owned(t)
+        const pid = keeperOf(other.record)
+        const runs = await keptBy(t, path, [{ pid }, { pid, address: other.record.keeper.address }])
+        await end(bot, runs)
+        for (const { witness } of runs) assertGone(witness)
+        assertAlive(other.witness)
+        assert.equal(await other.bot.ask('state', other.runId), 'running')
+        const { exits } = await other.next.cancel(other.runId)
+        assert.equal(exits[0].reason, 'manual-cancel', 'its keeper is there as ever')
+        assertGone(other.witness)
+      })
+
+      test(`${way}: a bot, even the one that is asked to do it`, options, async (t) => {
+        const path = freshRegistry()
+        const [bot, another] = [await startBot(t, path), await startBot(t, path)]
+        const runs = await keptBy(t, path, [bot, another])
+        await end(bot, runs)
+        for (const { witness } of runs) assertGone(witness)
+        for (const it of [bot, another]) assert.deepEqual(await it.ask('list'), [])
+      })
+    }
+  },
+)
 
 describe('an entry is refused as a whole', together, () => {
   const parts = {
@@ -122,17 +127,21 @@ describe('an entry is refused as a whole', together, () => {
   }
 })
 
-test('a member that an entry names is nobody’s, if it is not in the group', options, async (t) => {
-  const stranger = await bystander(t)
-  const members = [captureStartToken(stranger.pid)]
-  const { next, pid, witness } = await mistaken(t, ({ startToken }) => ({
-    startToken: past(startToken),
-    members,
-  }))
-  assertReport(await next.reapOrphans(), { skipped: [pid] })
-  assertAlive(witness)
-  assertAlive(stranger.witness)
-})
+test(
+  'a member that an entry names is nobody’s, if it is not in the group',
+  posixOnly(NO_SESSIONS, options),
+  async (t) => {
+    const stranger = await bystander(t)
+    const members = [captureStartToken(stranger.pid)]
+    const { next, pid, witness } = await mistaken(t, ({ startToken }) => ({
+      startToken: past(startToken),
+      members,
+    }))
+    assertReport(await next.reapOrphans(), { skipped: [pid] })
+    assertAlive(witness)
+    assertAlive(stranger.witness)
+  },
+)
 
 describe('a line of the journal whose PID is not that of its token is passed over:', together, () => {
   /** Two bystanders, and an orphan to which a journal adds a line about both of them. */

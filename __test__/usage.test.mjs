@@ -4,6 +4,7 @@ import { describe, test } from 'node:test'
 import { assertGone, freshRegistry, supervise, until } from './support/bots.mjs'
 import { program } from './support/fixtures.mjs'
 import { hostileTrees, treeNamed } from './support/hostile-trees.mjs'
+import { isWindows } from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
 const options = { timeout: 120_000 }
@@ -60,7 +61,8 @@ describe('time', together, () => {
 
   test('grows with what the tree does, and never shrinks', options, async (t) => {
     const { spawnOwned } = supervise(freshRegistry())
-    const child = spawnOwned('sh', ['-c', 'while :; do :; done'], { stdio: 'ignore' })
+    const busy = isWindows ? ['yes', []] : ['sh', ['-c', 'while :; do :; done']]
+    const child = spawnOwned(...busy, { stdio: 'ignore' })
     t.after(() => child.cancel({ signal: 'SIGKILL' }))
     let before = 0
     await until(async () => {

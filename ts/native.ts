@@ -231,8 +231,8 @@ export function endStream(fd: number): void {
   binding.endStream(fd)
 }
 
-/** Hands the descriptor of a stream over to us; until then the native side looks after it. */
-export const takeStream = (fd: number) => host.takeStream(fd)
+/** A descriptor for a stream, which is ours from here on; until then the native side looks after it. */
+export const takeStream = (stream: number) => host.takeStream(stream)
 
 /** Closes a stream that was not taken. */
 export const closeStream = (fd: number) => host.closeStream(fd)

@@ -142,7 +142,7 @@ export function handOver(streams: readonly net.Socket[]): void {
 }
 
 /**
- * Our ends of a run's piped descriptors.
+ * Our ends of a run's piped descriptors. What names one is the native side's; it becomes a descriptor when a stream is made of it.
  *
  * A stream that nobody asks for is never made: it would cost more than all the rest of a spawn does on this thread, and a
  * bot seldom wants all three. What the command writes meanwhile waits in the socket.
@@ -221,7 +221,7 @@ export class Pipes {
       if (!pipe) continue
       if (!pipe.stream) this.#close(pipe)
       // A stream that is destroyed has given its descriptor back, and the number may be somebody else's.
-      else if (!pipe.stream.destroyed && !this.#relayed) endStream(pipe.fd)
+      else if (!pipe.stream.destroyed && !this.#relayed && !isWindows) endStream(pipe.fd)
     }
   }
 
@@ -266,12 +266,12 @@ const silentListener: PipesListener = { closed() {}, reading() {}, lent() {}, he
 /** A socket, by name too, that tells when something was read from it, whether or not anybody wants that yet. */
 class Socket extends net.Socket {
   readonly #listener: PipesListener
-  readonly #fd: number
+  readonly #name: number
 
-  constructor(options: net.SocketConstructorOpts & { fd: number }, listener: PipesListener) {
+  constructor(options: net.SocketConstructorOpts, name: number, listener: PipesListener) {
     super(options)
     this.#listener = listener
-    this.#fd = options.fd
+    this.#name = name
   }
 
   override push(chunk: unknown, encoding?: BufferEncoding): boolean {
@@ -282,7 +282,7 @@ class Socket extends net.Socket {
 
   /** Another command reads from it now. */
   lend(): void {
-    this.#listener.lent(this.#fd)
+    this.#listener.lent(this.#name)
   }
 }
 
@@ -300,16 +300,21 @@ const isOutput = ({ index }: { index: number }) => index === 1 || index === 2
  *
  * Reading starts on the next tick, so that a stream which is handed to another command meanwhile is never read from here.
  */
-function openStream({ fd, index }: Pipe, listener: PipesListener): net.Socket {
-  takeStream(fd)
-  const options = { fd, readable: index > 0, writable: true, manualStart: true }
+function openStream({ fd: name, index }: Pipe, listener: PipesListener): net.Socket {
+  const options = {
+    fd: takeStream(name),
+    readable: index > 0,
+    // A pipe of Windows goes one way, or cannot be ended by halves.
+    writable: !isWindows || !isOutput({ index }),
+    manualStart: true,
+  }
   if (!isOutput({ index })) {
     const stream = new net.Socket(options)
     if (index > 0) process.nextTick(startReading, stream)
     return stream
   }
-  const output = new Socket(options, listener)
-  listener.reading(fd)
+  const output = new Socket(options, name, listener)
+  listener.reading(name)
   process.nextTick(startReading, output)
   return output
 }

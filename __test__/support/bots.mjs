@@ -180,7 +180,7 @@ export function altered(token, { pid, start, ns, boot }) {
 }
 
 /** One of a process that is not any more. */
-export const past = (token) => altered(token, { start: Number(token.split(':')[1]) - 1 })
+export const past = (token) => altered(token, { start: BigInt(token.split(':')[1]) - 1n })
 
 // ---- processes --------------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 // Cgroups as the kernel shows them to anybody, found without the code under test.
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { isWindows } from './system.mjs'
 
 /** Our own cgroup's directory; undefined if it cannot be seen. */
 export const base = ownDirectory()
@@ -14,6 +15,7 @@ export const controllers = base
   : []
 
 function ownDirectory() {
+  if (isWindows) return undefined
   const mounts = readFileSync('/proc/self/mountinfo', 'utf8').split('\n')
   const mount = mounts.find((line) => line.includes(' - cgroup2 '))?.split(' ')
   const own = cgroupOf('self')

@@ -1,19 +1,25 @@
 // An addon of its own, compiled with the failpoints that releases do not have. The first build takes a while.
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import { copyFileSync, cpSync, mkdirSync } from 'node:fs'
+import { copyFileSync, cpSync, existsSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { isWindows } from './system.mjs'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const target = join(root, 'target', 'failpoints')
 
-/** Builds it, and copies it to `file`. For Windows it is built beforehand, by scripts/windows/build.mjs. */
+/** Where a build for Windows leaves it. */
+const forWindows = [join(root, 'target', 'windows', 'failpoints', 'spawn-owned.node')].find((path) =>
+  existsSync(path),
+)
+
+/** Why there is none; false if there is. On Windows it is built beforehand, and perhaps elsewhere. */
+export const withoutFailpoints = isWindows && !forWindows && 'no addon with failpoints was built for Windows'
+
+/** Builds it, and copies it to `file`. */
 export function buildFailpointsAddon(file) {
-  if (process.platform === 'win32') {
-    copyFileSync(join(root, 'target', 'windows', 'failpoints', 'spawn-owned.node'), file)
-    return
-  }
+  if (isWindows) return copyFileSync(forWindows, file)
   const build = ['build', '--quiet', '--release', '--lib', '--features', 'failpoints', '--target-dir', target]
   // The release profile for how it treats panics, but not for its speed.
   const quick = { LTO: 'off', CODEGEN_UNITS: '16', OPT_LEVEL: '0' }
@@ -30,7 +36,11 @@ export function installWithFailpoints(directory) {
   mkdirSync(native, { recursive: true })
   cpSync(join(root, 'dist'), join(directory, 'dist'), { recursive: true })
   copyFileSync(join(root, 'package.json'), join(directory, 'package.json'))
-  if (process.platform !== 'win32')
-    copyFileSync(join(root, 'native', 'spawn-owned-keeper'), join(native, 'spawn-owned-keeper'))
+  if (isWindows) {
+    const folder = join(native, `win32-${process.arch}`)
+    mkdirSync(folder)
+    return buildFailpointsAddon(join(folder, 'spawn-owned.node'))
+  }
+  copyFileSync(join(root, 'native', 'spawn-owned-keeper'), join(native, 'spawn-owned-keeper'))
   buildFailpointsAddon(join(native, 'spawn-owned.node'))
 }

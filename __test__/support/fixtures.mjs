@@ -9,6 +9,11 @@ import { buildWindowsPrograms } from './windows-programs.mjs'
 const at = (relative) => fileURLToPath(new URL(`../fixtures/${relative}`, import.meta.url))
 const compiled = new Map()
 
+/** Where the addon of this system is built. */
+export const addon = at(
+  isWindows ? `../../native/win32-${process.arch}/spawn-owned.node` : '../../native/spawn-owned.node',
+)
+
 /** Path of a script among the fixtures. */
 export const script = at
 

@@ -60,8 +60,12 @@ export async function mistaken(t, alter, more) {
   const stranger = await bystander(t, more)
   const { record } = await crashed(t)
   const startToken = captureStartToken(stranger.pid)
-  const entry = { ...record, pid: stranger.pid, pgid: stranger.pid, startToken, keeper: undefined }
-  const altered = { ...entry, runId: 'mistaken', containment: 'group', ...alter(entry) }
+  const nobody = { keeper: undefined, job: undefined }
+  const group = isWindows
+    ? { pgid: null, containment: 'process' }
+    : { pgid: stranger.pid, containment: 'group' }
+  const entry = { ...record, pid: stranger.pid, startToken, ...nobody, ...group }
+  const altered = { ...entry, runId: 'mistaken', ...alter(entry) }
   const path = freshRegistry([altered])
   return { ...stranger, path, record: altered, next: supervise(path) }
 }

@@ -6,6 +6,9 @@ import { fileURLToPath } from 'node:url'
 
 export const isWindows = process.platform === 'win32'
 
+/** Wine is Windows, but for what it does not know. */
+export const isWine = isWindows && 'WINEUSERNAME' in process.env
+
 /** Why something is left out on Windows. Each reason is the whole truth. */
 export const NO_SIGNALS = 'Windows has no signals but the one that ends, and CTRL_BREAK'
 export const NO_SESSIONS = 'Windows has neither sessions nor groups that could be left, or asked for'
@@ -39,7 +42,10 @@ export function posixTests(reason) {
 }
 
 /** The options of a test about what only Windows has. */
-export const windowsOnly = (options = {}) => ({ ...options, skip: !isWindows && 'this is about Windows' })
+export const windowsOnly = (options = {}) => ({
+  ...options,
+  skip: !isWindows && 'only Windows has job objects and consoles',
+})
 
 /**
  * A grace for trees with members that have left their root's group. Everywhere else each of them is asked to end, and nobody has to
@@ -49,6 +55,9 @@ export const GRACE_FOR_ALL_MS = isWindows ? 1000 : 1e8
 
 /** Where the programs for Windows are, and the commands among them. */
 export const WINDOWS_PROGRAMS = fileURLToPath(new URL('../fixtures/bin/win32', import.meta.url))
+
+/** The path of one of those commands, for whoever has an empty PATH. */
+export const windowsCommand = (name) => `${WINDOWS_PROGRAMS}\\commands\\${name}.exe`
 
 if (isWindows) {
   const commands = `${WINDOWS_PROGRAMS}\\commands`

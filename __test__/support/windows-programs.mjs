@@ -23,7 +23,10 @@ const sets = [
   {
     source: 'commands.c',
     folder: join(WINDOWS_PROGRAMS, 'commands'),
-    names: ['bash', 'cat', 'echo', 'false', 'head', 'seq', 'sh', 'sleep', 'touch', 'true', 'wc', 'yes'],
+    names: [
+      ...['bash', 'cat', 'counts', 'echo', 'environ', 'false', 'head', 'printf', 'pwd', 'seq', 'sh', 'sleep'],
+      ...['touch', 'true', 'wc', 'yes'],
+    ],
   },
 ]
 

@@ -345,7 +345,7 @@ pub(super) fn wait_for(child: i32, flags: libc::c_int) -> Option<ExitStatus> {
         }
         let status = info.si_status();
         Some(if info.si_code == libc::CLD_EXITED {
-            ExitStatus::Code(status)
+            ExitStatus::Code(status.into())
         } else {
             ExitStatus::Signal(status)
         })

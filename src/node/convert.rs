@@ -204,7 +204,7 @@ pub struct Event {
     )]
     pub kind: &'static str,
     /// `exit`: the root's exit code, or the signal that ended it.
-    pub code: Option<i32>,
+    pub code: Option<i64>,
     pub signal: Option<i32>,
     /// `refused`, `signal-failed`
     pub errno: Option<i32>,

@@ -301,7 +301,7 @@ struct EndedRun {
     outcome: &'static str,
     ending: &'static str,
     reason: Reason,
-    exit_code: Option<i32>,
+    exit_code: Option<i64>,
     signal: Option<i32>,
     limit_ms: u64,
     escaped: Vec<Listed>,

@@ -112,7 +112,7 @@ pub struct Exit {
     /// The limit of the deadline that did, or 0.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub limit_ms: u64,
-    pub exit_code: Option<i32>,
+    pub exit_code: Option<i64>,
     pub signal: Option<i32>,
     /// How many processes could not be ended.
     pub survivors: usize,

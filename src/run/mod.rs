@@ -117,12 +117,13 @@ pub enum Policy {
 /// How the root ended, as `wait` reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ExitStatus {
-    Code(i32),
+    /// On Windows up to 32 bits, without a sign.
+    Code(i64),
     Signal(i32),
 }
 
 impl ExitStatus {
-    pub fn code(self) -> Option<i32> {
+    pub fn code(self) -> Option<i64> {
         if let Self::Code(code) = self { Some(code) } else { None }
     }
 

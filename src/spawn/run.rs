@@ -55,6 +55,7 @@ impl Run {
         Self(Arc::new(Inner { line, abandoned, watchdog, runtime, entry, grace_ms, listening, terminal }))
     }
 
+    #[cfg(unix)]
     pub(super) fn line(&self) -> &Line {
         &self.0.line
     }

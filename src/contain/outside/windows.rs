@@ -33,15 +33,10 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// All processes there were.
 #[derive(Debug)]
 pub struct Scan {
-    rows: HashMap<i32, Row>,
+    /// Each with the number of its parent.
+    parents: HashMap<i32, i32>,
     /// We, our ancestors, and those of the system: whatever a record says, they are no run's members and prove nothing.
     off_limits: HashSet<i32>,
-}
-
-#[derive(Debug)]
-struct Row {
-    ppid: i32,
-    command: String,
 }
 
 impl Scan {
@@ -50,19 +45,19 @@ impl Scan {
         let mut off_limits: HashSet<i32> = ancestors(me).into_iter().collect();
         // The idle process and the system itself.
         off_limits.extend([me, 0, 4]);
-        Ok(Self { rows: snapshot()?, off_limits })
+        Ok(Self { parents: snapshot()?, off_limits })
     }
 
     /// Whether there is anybody at all who might be of the run.
     pub fn may_have(&self, target: &Target) -> bool {
-        self.rows.contains_key(&target.root.pid)
-            || target.members.iter().any(|member| self.rows.contains_key(&member.pid))
+        self.parents.contains_key(&target.root.pid)
+            || target.members.iter().any(|member| self.parents.contains_key(&member.pid))
             || target.job.is_some_and(|name| Job::open(name).is_ok())
     }
 
     /// What had become of a process when the scan was taken, if it existed before.
     pub fn state(&self, process: &ProcessRef) -> State {
-        if self.rows.contains_key(&process.pid) {
+        if self.parents.contains_key(&process.pid) {
             process.state()
         } else {
             process.without_a_look().unwrap_or(State::Exited)
@@ -155,12 +150,12 @@ impl<'a> Hunt<'a> {
 
     /// Somebody new whose parent is known.
     fn find_child(&self, scan: &Scan) -> Option<Pin> {
-        let candidates = scan.rows.iter().filter(|(pid, row)| {
-            self.known.contains_key(&row.ppid) && !self.known.contains_key(pid) && !scan.is_off_limits(**pid)
+        let candidates = scan.parents.iter().filter(|(pid, ppid)| {
+            self.known.contains_key(ppid) && !self.known.contains_key(pid) && !scan.is_off_limits(**pid)
         });
         // The snapshot told its number; whoever is held now must name that parent itself.
         let mut held =
-            candidates.filter_map(|(&pid, row)| Some((Pin::open(pid).ok()?, self.known.get(&row.ppid)?)));
+            candidates.filter_map(|(&pid, ppid)| Some((Pin::open(pid).ok()?, self.known.get(ppid)?)));
         let (child, _) = held.find(|(child, parent)| {
             let (Ok(child), Ok(parent)) = (child.stat(), parent.stat()) else { return false };
             is_child(&child, &parent) && !child.is_dead()
@@ -267,7 +262,7 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn snapshot() -> io::Result<HashMap<i32, Row>> {
+fn snapshot() -> io::Result<HashMap<i32, i32>> {
     // SAFETY: integers in, a handle out, which is ours alone.
     let snapshot = unsafe {
         let handle = CreateToolhelp32Snapshot(TH32CS_SNAPPROCESS, 0);
@@ -278,16 +273,13 @@ fn snapshot() -> io::Result<HashMap<i32, Row>> {
     };
     let size = u32::try_from(size_of::<PROCESSENTRY32W>()).unwrap_or(0);
     let mut entry = PROCESSENTRY32W { dwSize: size, ..Default::default() };
-    let mut rows = HashMap::new();
+    let mut parents = HashMap::new();
     // SAFETY: the snapshot is open, and the structure says how long it is.
     let mut is_there = unsafe { Process32FirstW(snapshot.as_raw_handle(), &raw mut entry) } != 0;
     while is_there {
-        let length = entry.szExeFile.iter().position(|&unit| unit == 0).unwrap_or(entry.szExeFile.len());
-        let command = String::from_utf16_lossy(&entry.szExeFile[..length]);
-        let row = Row { ppid: entry.th32ParentProcessID.cast_signed(), command };
-        rows.insert(entry.th32ProcessID.cast_signed(), row);
+        parents.insert(entry.th32ProcessID.cast_signed(), entry.th32ParentProcessID.cast_signed());
         // SAFETY: as above.
         is_there = unsafe { Process32NextW(snapshot.as_raw_handle(), &raw mut entry) } != 0;
     }
-    Ok(rows)
+    Ok(parents)
 }

@@ -80,7 +80,7 @@ fn status_of(code: u32, ended_for: i32, asked: Option<i32>) -> ExitStatus {
     match asked {
         _ if ended_for != 0 && code == exit_code(ended_for) => ExitStatus::Signal(ended_for),
         Some(signal) if code == CONTROL_C_EXIT => ExitStatus::Signal(signal),
-        _ => ExitStatus::Code(code.cast_signed()),
+        _ => ExitStatus::Code(code.into()),
     }
 }
 
@@ -419,7 +419,7 @@ mod tests {
             // It was faster.
             (0, SIGKILL, Some(SIGTERM), ExitStatus::Code(0)),
             (CONTROL_C_EXIT, 0, Some(SIGTERM), ExitStatus::Signal(SIGTERM)),
-            (CONTROL_C_EXIT, 0, None, ExitStatus::Code(CONTROL_C_EXIT.cast_signed())),
+            (CONTROL_C_EXIT, 0, None, ExitStatus::Code(CONTROL_C_EXIT.into())),
         ] {
             assert_eq!(status_of(code, ended_for, asked), expected, "{code} {ended_for} {asked:?}");
         }
