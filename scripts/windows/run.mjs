@@ -30,17 +30,12 @@ installPackages()
 if (!values.rust) buildAddons()
 // Also when a step fails, which ends this process.
 process.on('exit', stopWine)
-for (const [signal, code] of [
-  ['SIGINT', 130],
-  ['SIGTERM', 143],
-])
-  process.on(signal, () => {
-    endAll()
-    process.exit(code)
-  })
 startWine()
 if (values.rust) runRustTests()
-else for (const version of chosen) await test(version)
+else {
+  endOnSignals()
+  for (const version of chosen) await test(version)
+}
 
 async function test(version) {
   const node = nodeExe(version)
@@ -48,6 +43,18 @@ async function test(version) {
   const report = new Report(version, values.verbose)
   await runFiles(node, files, (result) => report.add(result))
   if (!report.finish()) process.exitCode = 1
+}
+
+/** Only now: the steps before wait for a command, and a handler would not be called until that has ended. Without one they just end. */
+function endOnSignals() {
+  for (const [signal, code] of [
+    ['SIGINT', 130],
+    ['SIGTERM', 143],
+  ])
+    process.on(signal, () => {
+      endAll()
+      process.exit(code)
+    })
 }
 
 function chooseVersions(wanted) {
