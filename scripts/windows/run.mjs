@@ -6,6 +6,7 @@
 import { existsSync, readdirSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { parseArgs } from 'node:util'
+import { buildWindowsPrograms } from '../../__test__/support/windows-programs.mjs'
 import { root, say } from '../tools.mjs'
 import { buildAddons } from './build.mjs'
 import { nodeExe, usual, versions } from './node.mjs'
@@ -27,7 +28,10 @@ const chosen = chooseVersions(values.node)
 const files = chooseFiles(positionals)
 
 installPackages()
-if (!values.rust) buildAddons()
+if (!values.rust) {
+  buildAddons()
+  buildWindowsPrograms()
+}
 // Also when a step fails, which ends this process.
 process.on('exit', stopWine)
 startWine()
