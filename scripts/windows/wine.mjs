@@ -2,7 +2,7 @@
 import { spawnSync } from 'node:child_process'
 import { copyFileSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { root, run, say } from '../tools.mjs'
+import { root, say } from '../tools.mjs'
 import { made, windowsPath } from './places.mjs'
 import { compile } from './toolchain.mjs'
 
@@ -29,7 +29,8 @@ export function startWine() {
   mkdirSync(made, { recursive: true })
   compile(source('launch.c'), launch)
   // It stays between two programs, which saves half a second for each. If we are killed it leaves by itself.
-  run('wineserver', ['-p60'], { env: environmentOfAnExistingPrefix() })
+  removeIfUnfinished()
+  inPrefix('wineserver', '-p60')
   if (!isReady()) makePrefix()
 }
 
@@ -40,13 +41,20 @@ export function stopWine() {
 }
 
 /** A prefix that was not finished, or not by this recipe, is made anew. */
-function environmentOfAnExistingPrefix() {
+function removeIfUnfinished() {
   if (!isReady()) {
     stopWine()
     rmSync(prefix, { recursive: true, force: true })
   }
   mkdirSync(prefix, { recursive: true })
-  return wineEnvironment
+}
+
+/** Without our streams: the services that Wine starts hold what they are given, and who reads a pipe of theirs waits for them. */
+function inPrefix(command, ...args) {
+  const { status } = spawnSync(command, args, { env: wineEnvironment, stdio: 'ignore', timeout: 120_000 })
+  if (status === 0) return
+  console.error(`failed: ${command} ${args.join(' ')}`)
+  process.exit(1)
 }
 
 const recipe = () =>
@@ -55,9 +63,9 @@ const isReady = () => existsSync(ready) && readFileSync(ready, 'utf8') === recip
 
 function makePrefix() {
   say('Making a Wine prefix')
-  run('wineboot', ['--init'], { quiet: true, env: wineEnvironment })
+  inPrefix('wineboot', '--init')
   // Node refuses what Wine pretends to be by default.
-  run('wine', ['winecfg', '-v', 'win10'], { quiet: true, env: wineEnvironment })
+  inPrefix('wine', 'winecfg', '-v', 'win10')
   const library = join(made, 'bcryptprimitives.dll')
   compile(source('bcryptprimitives.c'), library, '-shared', '-ladvapi32')
   copyFileSync(library, join(prefix, 'drive_c', 'windows', 'system32', 'bcryptprimitives.dll'))
