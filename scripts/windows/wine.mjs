@@ -32,6 +32,8 @@ export function startWine() {
   removeIfUnfinished()
   inPrefix('wineserver', '-p60')
   if (!isReady()) makePrefix()
+  // The first program has the services started.
+  inPrefix('wine', 'cmd', '/c', 'exit 0')
 }
 
 /** Ends every process in the prefix, and waits for that. */
