@@ -10,8 +10,28 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, describe, test } from 'node:test'
 import { pathToFileURL } from 'node:url'
-import { facts, major, output, record, run, same, spawn, spawnOwned } from './fixtures/side-by-side.mjs'
+import {
+  facts,
+  major,
+  output,
+  record,
+  run,
+  same,
+  sameOnPosix,
+  spawn,
+  spawnOwned,
+} from './fixtures/side-by-side.mjs'
 import { program, script } from './support/fixtures.mjs'
+import {
+  GRACE_FOR_ALL_MS,
+  isWindows,
+  NO_INTERPRETERS,
+  NO_PROC,
+  NO_SESSIONS,
+  NO_SIGNALS,
+  posixOnly,
+  windowsCommand,
+} from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
 const dir = realpathSync(mkdtempSync(join(tmpdir(), 'drop-in-')))
@@ -22,7 +42,7 @@ writeFileSync(at('hello'), '#!/bin/sh\necho hello "$@"\n', { mode: 0o755 })
 writeFileSync(at('no-shebang'), 'echo $# arguments\n', { mode: 0o755 })
 
 const home = process.cwd()
-const asRoot = process.getuid() === 0 ? false : 'only root may become another user'
+const asRoot = process.getuid?.() === 0 ? false : 'only root may become another user'
 const options = { timeout: 20_000 }
 
 describe('takes', () => {
@@ -62,15 +82,20 @@ describe('takes', () => {
   }
   process.removeAllListeners('warning')
   process.on('warning', () => {})
+  const notOnWindows = {
+    'a hundred thousand arguments': 'no command line on Windows is that long',
+    'as many for a script without #!': NO_INTERPRETERS,
+    'a command relative to cwd': NO_INTERPRETERS,
+  }
   for (const [what, args] of Object.entries(calls)) {
-    same(what, async (start) => {
+    sameOnPosix(notOnWindows[what])(what, async (start) => {
       const child = start(...args)
       const { spawnfile, spawnargs } = child
       return { spawnfile, spawnargs: spawnargs.slice(0, 9), ...(await record(child)) }
     })
   }
 
-  same('the directory that the bot has gone to', async (start, t) => {
+  sameOnPosix(NO_INTERPRETERS)('the directory that the bot has gone to', async (start, t) => {
     t.after(() => process.chdir(home))
     process.chdir(at('a b'))
     const seen = [await output(start, 'pwd'), await output(start, './hello', { cwd: '..' })]
@@ -92,6 +117,7 @@ describe('takes', () => {
 })
 
 describe('gives the command', () => {
+  const ENVIRON = isWindows ? [windowsCommand('environ'), []] : ['/bin/cat', ['/proc/self/environ']]
   const base = { PATH: process.env.PATH }
   const environments = {
     'nothing but what is given': {},
@@ -106,7 +132,8 @@ describe('gives the command', () => {
   }
   /** The environment as the kernel has it, without the one variable that is ours. */
   const environ = async (start, more) => {
-    const pairs = (await output(start, '/bin/cat', ['/proc/self/environ'], more)).split('\0').slice(0, -1)
+    const pairs = (await output(start, ...ENVIRON, more)).split('\0').slice(0, -1)
+    if (isWindows) return pairs.filter((pair) => !pair.startsWith('SPAWN_OWNED_RUN='))
     return start.name === 'spawn' ? pairs : pairs.slice(0, -1)
   }
   for (const [what, env] of Object.entries(environments)) {
@@ -137,7 +164,7 @@ describe('gives the command', () => {
     return Promise.all(given.map((more) => environ(start, more)))
   })
 
-  same('the PATH of its environment for the search', async (start) => [
+  sameOnPosix(NO_INTERPRETERS)('the PATH of its environment for the search', async (start) => [
     await run(start, 'hello', ['you'], { env: { PATH: dir } }),
     await run(start, 'no-shebang', ['you'], { env: { PATH: `/nonexistent::${dir}` } }),
     await run(start, 'hello', { env: {} }),
@@ -146,35 +173,41 @@ describe('gives the command', () => {
 
   test('its run id, last', options, async () => {
     for (const env of [undefined, {}, { SPAWN_OWNED_RUN: 'a lie', z: '1' }]) {
-      const child = spawnOwned('/bin/cat', ['/proc/self/environ'], { runId: 'this-run', env })
+      const child = spawnOwned(...ENVIRON, { runId: 'this-run', env })
       const pairs = (await record(child)).stdout.split('\0').slice(0, -1)
       await child.wait()
-      assert.equal(pairs.at(-1), 'SPAWN_OWNED_RUN=this-run')
+      // Windows sorts them.
+      if (isWindows) assert.ok(pairs.includes('SPAWN_OWNED_RUN=this-run'))
+      else assert.equal(pairs.at(-1), 'SPAWN_OWNED_RUN=this-run')
       assert.equal(pairs.filter((pair) => pair.startsWith('SPAWN_OWNED_RUN=')).length, 1)
     }
   })
 
   test('the ids of all its owners, outermost first', options, async () => {
     const nested = `const { spawnOwned } = require('spawn-owned')
-      spawnOwned('sh', ['-c', 'echo $SPAWN_OWNED_RUN'], { runId: 'inner', stdio: 'inherit', env: {} })`
+      spawnOwned('sh', ['-c', 'echo $SPAWN_OWNED_RUN'], { runId: 'inner', stdio: 'inherit', env: { PATH: process.env.PATH } })`
     const child = spawnOwned(process.execPath, ['-e', nested], { runId: 'outer', cwd: script('.') })
     assert.equal((await record(child)).stdout, 'outer:inner\n')
   })
 
-  test('a session and a group of its own, from the moment we know its pid', options, async () => {
-    for (const more of [{}, { shell: true }, { detached: true }, { detached: false }]) {
-      const children = Array.from({ length: 10 }, () => {
-        const child = spawnOwned('cat', more)
-        const stat = readFileSync(`/proc/${child.pid}/stat`, 'utf8')
-        const [, , group, session, terminal] = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
-        assert.deepEqual([group, session, terminal], [String(child.pid), String(child.pid), '0'])
-        return child
-      })
-      await Promise.all(children.map((child) => child.cancel()))
-    }
-  })
+  test(
+    'a session and a group of its own, from the moment we know its pid',
+    posixOnly(NO_SESSIONS, options),
+    async () => {
+      for (const more of [{}, { shell: true }, { detached: true }, { detached: false }]) {
+        const children = Array.from({ length: 10 }, () => {
+          const child = spawnOwned('cat', more)
+          const stat = readFileSync(`/proc/${child.pid}/stat`, 'utf8')
+          const [, , group, session, terminal] = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
+          assert.deepEqual([group, session, terminal], [String(child.pid), String(child.pid), '0'])
+          return child
+        })
+        await Promise.all(children.map((child) => child.cancel()))
+      }
+    },
+  )
 
-  same('every signal as in a fresh process', async (start, t) => {
+  sameOnPosix(NO_PROC)('every signal as in a fresh process', async (start, t) => {
     // Node itself ignores SIGPIPE and SIGXFSZ.
     const caught = ['SIGINT', 'SIGHUP', 'SIGTERM', 'SIGCHLD', 'SIGUSR2']
     for (const signal of caught) process.on(signal, () => {})
@@ -210,7 +243,7 @@ describe('events', () => {
   }
 
   // child_process says (0, null), as if all were well.
-  test('a signal without a name is no success', options, async () => {
+  test('a signal without a name is no success', posixOnly(NO_SIGNALS, options), async () => {
     const child = spawnOwned('sh', ['-c', 'kill -40 $$'])
     const { log } = await record(child)
     assert.deepEqual(log, [['spawn'], ['exit', null, '40'], ['close', null, '40']])
@@ -300,7 +333,7 @@ describe('kill', () => {
 
   test('Symbol.asyncDispose ends the tree and waits for that', options, async (t) => {
     const witness = openWitness(t)
-    const child = spawnOwned(program('half-setsid'), [witness.path], { graceMs: 1e8 })
+    const child = spawnOwned(program('half-setsid'), [witness.path], { graceMs: GRACE_FOR_ALL_MS })
     await witness.ready(33)
     await child[Symbol.asyncDispose]()
     assert.ok(witness.isGone(), witness.holders())

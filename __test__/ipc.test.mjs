@@ -7,6 +7,7 @@ import { connect, createServer } from 'node:net'
 import { after, describe, test } from 'node:test'
 import { facts, record, same, spawn, spawnOwned } from './fixtures/side-by-side.mjs'
 import { script } from './support/fixtures.mjs'
+import { isWindows, NO_SHELL, posixOnly, windowsCommand } from './support/system.mjs'
 
 const options = { timeout: 20_000 }
 const ANSWERS = script('answers-messages.mjs')
@@ -172,14 +173,11 @@ describe('the channel', () => {
   }
 
   same('is announced in the environment', async (start) => {
-    const child = start(
-      '/bin/cat',
-      ['/proc/self/environ'],
-      withChannel({ env: { A: '1' }, serialization: 'advanced' }),
-    )
+    const environ = isWindows ? [windowsCommand('environ'), []] : ['/bin/cat', ['/proc/self/environ']]
+    const child = start(...environ, withChannel({ env: { A: '1' }, serialization: 'advanced' }))
     const { stdout, log } = await record(child)
     const pairs = stdout.split('\0').slice(0, -1)
-    return [start.name === 'spawn' ? pairs : pairs.slice(0, -1), log.length]
+    return [pairs.filter((pair) => !pair.startsWith('SPAWN_OWNED_RUN=')), log.length]
   })
 
   same('passes servers on', async (start) => {
@@ -243,7 +241,7 @@ describe('an owned command with a channel', () => {
     assert.deepEqual([channel, life.at(-1)], [[['disconnect']], ['close', 5, null]])
   })
 
-  test('closes although a process outside holds the channel', options, async (t) => {
+  test('closes although a process outside holds the channel', posixOnly(NO_SHELL, options), async (t) => {
     const outsider = spawn(process.execPath, [script('holds-what-it-is-given.mjs')], withChannel())
     t.after(() => outsider.kill('SIGKILL') && once(outsider, 'exit'))
     const gives = script('gives-a-descriptor-away.mjs')
@@ -262,6 +260,7 @@ describe('an owned command with a channel', () => {
 })
 
 after(() => {
+  if (isWindows) return
   const children = readdirSync('/proc/self/task').flatMap((thread) =>
     readFileSync(`/proc/self/task/${thread}/children`, 'utf8').split(' ').filter(Boolean),
   )

@@ -4,6 +4,7 @@ import { execFile } from 'node:child_process'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
+import './support/system.mjs'
 
 const main = fileURLToPath(new URL('../examples/otel/main.mjs', import.meta.url))
 const ERROR = 2

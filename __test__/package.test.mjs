@@ -150,10 +150,11 @@ import spawn_owned = require('spawn-owned')
 import nodes = require('spawn-owned/child_process')
 import pty = require('spawn-owned/node-pty')
 import type { ${types} } from 'spawn-owned'
+import { NO_LINKS, posixOnly } from './support/system.mjs'
 const { cancel, createSupervisor, installSignalHandlers, shutdown, spawnOwned } = spawn_owned
 ${body}`
 
-  test('hold in a strict project, in both kinds of module', { timeout: 60_000 }, (t) => {
+  test('hold in a strict project, in both kinds of module', posixOnly(NO_LINKS, { timeout: 60_000 }), (t) => {
     const project = mkdtempSync(join(tmpdir(), 'types-'))
     t.after(() => rmSync(project, { recursive: true }))
     mkdirSync(join(project, 'node_modules', '@types'), { recursive: true })

@@ -5,9 +5,9 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { buildFailpointsAddon } from './support/failpoints.mjs'
+import { buildFailpointsAddon, withoutFailpoints } from './support/failpoints.mjs'
 
-test('a panic is a JS error', { timeout: 600_000 }, (t) => {
+test('a panic is a JS error', { timeout: 600_000, skip: withoutFailpoints }, (t) => {
   const directory = mkdtempSync(join(tmpdir(), 'panic-'))
   t.after(() => rmSync(directory, { recursive: true }))
   const addon = join(directory, 'addon.node')
