@@ -10,7 +10,15 @@ import { captureStartToken, createSupervisor, isSameProcess } from 'spawn-owned'
 import { program } from './support/fixtures.mjs'
 import { startBot } from './support/obedient-bot.mjs'
 import { BEHIND_MS, openRegistry, until } from './support/registry.mjs'
-import { isWindows, NO_INTERPRETERS, NO_SESSIONS, NO_USERS, posixOnly } from './support/system.mjs'
+import {
+  isWindows,
+  NO_INTERPRETERS,
+  NO_SESSIONS,
+  NO_USERS,
+  notUnderWine,
+  posixOnly,
+  WINE_TAKES_ANY_LENGTH,
+} from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
 const LEASE_MS = 30_000
@@ -316,7 +324,7 @@ describe('a command that cannot be started leaves no entry:', () => {
     })
   }
 
-  test('too long for a process', async (t) => {
+  test('too long for a process', notUnderWine(WINE_TAKES_ANY_LENGTH), async (t) => {
     const registry = openRegistry(t)
     const supervisor = registry.supervise()
     const long = Array(64).fill('x'.repeat(130_000))

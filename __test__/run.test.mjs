@@ -7,7 +7,7 @@ import { Worker } from 'node:worker_threads'
 import { cancel, isSameProcess } from 'spawn-owned'
 import { record, spawnOwned } from './fixtures/side-by-side.mjs'
 import { program, script } from './support/fixtures.mjs'
-import { GRACE_FOR_ALL_MS, NO_PROC, NO_SESSIONS, NO_SHELL, NO_SIGNALS, posixOnly } from './support/system.mjs'
+import { GRACE_FOR_ALL_MS, NO_PROC, NO_SESSIONS, NO_SIGNALS, posixOnly } from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
 const options = { timeout: 20_000 }
@@ -257,7 +257,7 @@ describe("onLeaderExit: 'keep'", () => {
     assert.deepEqual([outcome, exits[0].reason, exits[0].exitCode], ['cancelled', 'shutdown', 0])
   })
 
-  test('a tree that ends by itself is an exit', posixOnly(NO_SHELL, options), async () => {
+  test('a tree that ends by itself is an exit', options, async () => {
     const child = spawnOwned('sh', ['-c', '(read _) <&3 & exit 6'], {
       ...kept,
       stdio: ['pipe', 'pipe', 'pipe', 'pipe'],

@@ -21,7 +21,15 @@ import { pipeline } from 'node:stream/promises'
 import { after, describe, test } from 'node:test'
 import { record, same, sameOnPosix, spawn, spawnOwned } from './fixtures/side-by-side.mjs'
 import { script } from './support/fixtures.mjs'
-import { isWindows, NO_FIFOS, NO_PROC, NO_SHELL, posixOnly } from './support/system.mjs'
+import {
+  isWindows,
+  NO_FIFOS,
+  NO_PROC,
+  NO_SENT_PIPES,
+  NO_SHELL,
+  NO_SOCKETS,
+  posixOnly,
+} from './support/system.mjs'
 
 const dir = mkdtempSync(join(tmpdir(), 'stdio-'))
 after(() => rmSync(dir, { recursive: true }))
@@ -128,7 +136,7 @@ describe('what a command gets from', () => {
     return Promise.all(seen)
   })
 
-  same('a TCP connection', async (start) => {
+  sameOnPosix(NO_SOCKETS)('a TCP connection', async (start) => {
     const server = createServer({ pauseOnConnect: true }).listen(0)
     await once(server, 'listening')
     const client = connect(server.address().port)
@@ -260,7 +268,7 @@ describe('streams', () => {
 })
 
 describe('streams end with the tree', () => {
-  test('although a process outside holds the other end', options, async (t) => {
+  test('although a process outside holds the other end', posixOnly(NO_SENT_PIPES, options), async (t) => {
     const outsider = spawn(process.execPath, [script('holds-what-it-is-given.mjs')], {
       stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
     })
@@ -290,7 +298,7 @@ describe('streams end with the tree', () => {
     assert.equal((await child.wait()).reason, 'ownership-escape')
   })
 
-  test('and not before', posixOnly(NO_SHELL, options), async () => {
+  test('and not before', options, async () => {
     const child = spawnOwned('sh', ['-c', '(read _; echo late) <&3 & exit 0'], {
       stdio: ['ignore', 'pipe', 'pipe', 'pipe'],
       onLeaderExit: 'keep',

@@ -26,6 +26,9 @@ export const ENDS_WITH_PARENT =
 export const NO_PTY_WITHOUT_BOT = 'on Windows nothing of a run with a terminal outlives its bot'
 export const NO_TTY = 'Windows has consoles instead of terminals: no tty, no stty, and output is drawn anew'
 export const NO_INTERPRETERS = 'on Windows no file names its interpreter'
+export const WINE_TAKES_ANY_LENGTH = 'Wine starts command lines of any length'
+export const NO_SOCKETS = 'on Windows Node gives no TCP connection to a command'
+export const NO_SENT_PIPES = 'on Windows Node sends no pipe over a channel'
 export const NO_PIDFDS = 'Windows has handles, and no fallback for them'
 export const NO_LINKS = 'to make a symbolic link is a privilege on Windows'
 export const NO_MOUNTS = 'no disk can be mounted for a test on Windows'
@@ -33,6 +36,9 @@ export const NO_STOPPING = 'a process cannot be stopped on Windows'
 
 /** The options of a test that has no meaning on Windows, for this reason. */
 export const posixOnly = (reason, options = {}) => ({ ...options, skip: isWindows && reason })
+
+/** The options of a test that node.exe and its own child_process cannot pass under Wine, for this reason. */
+export const notUnderWine = (reason, options = {}) => ({ ...options, skip: isWine && reason })
 
 /** The functions of node:test for a file of which nothing has a meaning on Windows, for this reason. */
 export function posixTests(reason) {
