@@ -126,6 +126,7 @@ impl OrphanLog {
     /// Writes a batch. Blocks for a disk, but never for another bot.
     pub fn append(&self, batch: &Batch) -> Result<(), Refusal> {
         let mut file = self.make_room(self.open()?, batch.text.len())?;
+        disk::take_turn(&file);
         file.write_all(batch.text.as_bytes()).map_err(Refusal::Failed)
     }
 

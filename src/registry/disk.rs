@@ -10,6 +10,7 @@
 //! | `stranger` | whose an open file is, if it is not ours |
 //! | `look`, `look_at` | the stamp of an open file, and of what is at a path, without following a link |
 //! | `is_momentary` | whether an error may be over in a moment |
+//! | `take_turn` | whoever appends is alone until the file is closed, if the system does not see to that itself |
 //! | `try_lock`, `lock_byte` | a lock that goes with the open file; false if somebody has it. Nobody who reads or writes notices |
 //! | `hold` | keeps a file's pages while another takes its place, where that costs something |
 //! | `errno_of` | an error, by the name that Node uses |
@@ -36,7 +37,7 @@ use std::time::{Duration, Instant};
 use super::error::RegistryError;
 use super::failpoint;
 
-pub use system::{JOURNAL_STAYS_OPEN, errno_of, lock_byte, plain, try_lock};
+pub use system::{JOURNAL_STAYS_OPEN, errno_of, lock_byte, plain, take_turn, try_lock};
 
 /// Where a registry lives.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -1,8 +1,7 @@
-//! The journal: appended to by everybody, without a lock.
+//! The journal: appended to by everybody, without waiting for anybody.
 //!
-//! One `write` with `O_APPEND` is one piece: the kernel lets no other in between. On Windows it is a file opened with the right to
-//! append and not the right to write: then the kernel, not the caller, says where a write goes, and NTFS finds the end and
-//! writes there while it holds the file for itself. What needs an argument is how the journal is replaced while others write to
+//! One `write` with `O_APPEND` is one piece: the kernel lets no other in between. On Windows not every file system promises that, and
+//! writers take turns, each for the time of one write. What needs an argument is how the journal is replaced while others write to
 //! it. Whoever makes a checkpoint renames it to `.old` and reads that to its end. A
 //! writer that still had the old one open looks, after every write, whether the path still is the file it wrote to; if
 //! not, it writes again, to the new one. So a line is in what the checkpoint has read (written before the rename, which
@@ -33,6 +32,7 @@ impl Journal {
     pub fn append(&mut self, paths: &Paths, bytes: &[u8]) -> Result<(), RegistryError> {
         for _ in 0..ATTEMPTS {
             let file = self.open(paths)?;
+            disk::take_turn(file);
             let written = failpoint::write(bytes, |part| write_at_once(file, part));
             written.map_err(|errno| RegistryError::Unwritable { path: paths.journal.clone(), errno })?;
             let is_done = disk::is_in_place(file, &paths.journal);

@@ -120,9 +120,6 @@ fn two_bots_do_not_rotate_twice() {
 
 #[test]
 fn many_bots_at_once_lose_nothing_but_what_is_rotated_away() {
-    if !disk::tests::appends_in_one_step() {
-        return;
-    }
     let scene = Scene::new(batch(64).text.len() as u64);
     std::thread::scope(|scope| {
         for _ in 0..4 {

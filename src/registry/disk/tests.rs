@@ -208,9 +208,6 @@ fn appender() {
 
 #[test]
 fn lines_of_several_processes_are_all_there_and_whole() {
-    if !appends_in_one_step() {
-        return;
-    }
     let folder = Folder::new("appenders");
     let paths = Paths::new(folder.0.join("it"));
     let start = || {
@@ -228,16 +225,6 @@ fn lines_of_several_processes_are_all_there_and_whole() {
     let text = String::from_utf8(bytes).unwrap();
     assert_eq!(text.lines().filter(|line| line.len() == 200).count(), 3 * LINES);
     assert_eq!(text.lines().count(), 3 * LINES);
-}
-
-/// Says why, if it does not.
-pub fn appends_in_one_step() -> bool {
-    if is_wine() {
-        println!(
-            "skipped: Wine looks where the file ends, and writes there afterwards; Windows does both in one step"
-        );
-    }
-    !is_wine()
 }
 
 #[cfg(unix)]

@@ -221,6 +221,19 @@ pub fn try_lock(file: &File) -> io::Result<bool> {
 /// Where no file of ours has anything.
 const BEYOND: i64 = 1 << 62;
 
+/// Somebody else may be writing to the end of it: waits until that one is through, until this handle is closed.
+///
+/// On NTFS an append is one step. On other file systems, and in Wine, it is two: look where the end is, and write there; and a line
+/// of two writers at once is nobody's. Who does not come to an end in that time was stopped, and is not waited for.
+pub fn take_turn(file: &File) {
+    let is_ours = || if lock_byte(file, BEYOND + 1)? { Ok(()) } else { Err(momentary()) };
+    let _ = super::patiently(super::MOMENT, is_ours);
+}
+
+fn momentary() -> io::Error {
+    io::Error::from_raw_os_error(ERROR_LOCK_VIOLATION.cast_signed())
+}
+
 /// Of this handle: released when it is closed, also by the end of the process.
 pub fn lock_byte(file: &File, at: i64) -> io::Result<bool> {
     let mut place = OVERLAPPED::default();
