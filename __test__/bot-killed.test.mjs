@@ -7,6 +7,7 @@ import { after, describe, test } from 'node:test'
 import { script } from './support/fixtures.mjs'
 import { hostileTrees, missingTrees, treeNamed } from './support/hostile-trees.mjs'
 import { instant, randomFor, seed } from './support/random.mjs'
+import { notUnderWine, WINE_CANNOT_ASK } from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
 const WITHIN_MS = 3000
@@ -105,7 +106,7 @@ describe('a bot leaves nothing behind when it ends by', { concurrency: 2 }, () =
     }
   }
 
-  test('SIGKILL in the middle of a patient cancel', options, async (t) => {
+  test('SIGKILL in the middle of a patient cancel', notUnderWine(WINE_CANNOT_ASK, options), async (t) => {
     const witness = openWitness(t)
     const tree = treeNamed('ignores-sigterm')
     const bot = await startBot(t, witness, tree)

@@ -24,7 +24,15 @@ import {
 } from './support/bots.mjs'
 import { program, script } from './support/fixtures.mjs'
 import { treeNamed } from './support/hostile-trees.mjs'
-import { NO_KEEPER, NO_NAMESPACES, NO_SIGNALS, NO_STOPPING, posixOnly } from './support/system.mjs'
+import {
+  NO_KEEPER,
+  NO_NAMESPACES,
+  NO_SIGNALS,
+  NO_STOPPING,
+  notUnderWine,
+  posixOnly,
+  WINE_CANNOT_ASK,
+} from './support/system.mjs'
 import { CLEANED_UP, openWitness } from './support/witness.mjs'
 
 const options = { timeout: 120_000 }
@@ -129,7 +137,7 @@ describe('how it is asked to', together, () => {
     })
   }
 
-  test('politely: SIGTERM, and time to clean up', options, async (t) => {
+  test('politely: SIGTERM, and time to clean up', notUnderWine(WINE_CANNOT_ASK, options), async (t) => {
     const tree = { ready: 2, command: (path) => [program('cleans-up-on-sigterm'), [path]] }
     const run = await elsewhere(t, { tree })
     const result = await run.here.cancel(run.runId, { graceMs: FOR_EVER })
@@ -152,7 +160,7 @@ describe('how it is asked to', together, () => {
     assert.equal(result.exits[0].signal, 'SIGKILL')
   })
 
-  test('twice, by two bots: both hear the same', options, async (t) => {
+  test('twice, by two bots: both hear the same', notUnderWine(WINE_CANNOT_ASK, options), async (t) => {
     const run = await elsewhere(t, { tree: treeNamed('ignores-sigterm') })
     const third = await startBot(t, run.path)
     // It lasts for the whole grace, in which all three must have asked.
@@ -169,7 +177,7 @@ describe('how it is asked to', together, () => {
     }
   })
 
-  test('by a crowd: it is still asked politely, once', options, async (t) => {
+  test('by a crowd: it is still asked politely, once', notUnderWine(WINE_CANNOT_ASK, options), async (t) => {
     const tree = { ready: 2, command: (path) => [program('cleans-up-on-sigterm'), [path]] }
     const run = await elsewhere(t, { tree })
     const crowd = Array.from({ length: 30 }, () => run.here.cancel(run.runId, { graceMs: FOR_EVER }))

@@ -5,7 +5,15 @@ import { describe, test } from 'node:test'
 import { cancel } from 'spawn-owned'
 import { record, same, spawn, spawnOwned } from './fixtures/side-by-side.mjs'
 import { program } from './support/fixtures.mjs'
-import { GRACE_FOR_ALL_MS, isWindows, NO_SHELL, NO_SIGNALS, posixOnly } from './support/system.mjs'
+import {
+  GRACE_FOR_ALL_MS,
+  isWindows,
+  NO_SHELL,
+  NO_SIGNALS,
+  notUnderWine,
+  posixOnly,
+  WINE_CANNOT_ASK,
+} from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
 const options = { timeout: 20_000 }
@@ -168,7 +176,7 @@ describe('how', () => {
     assert.deepEqual([exit.signal, exit.reason], ['SIGKILL', 'manual-cancel'])
   })
 
-  test("the run's own grace is the default", options, async (t) => {
+  test("the run's own grace is the default", notUnderWine(WINE_CANNOT_ASK, options), async (t) => {
     const { child } = await standing(t, { graceMs: 150 }, 'ignores-sigterm', 2)
     const from = performance.now()
     await child.cancel()

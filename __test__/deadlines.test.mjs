@@ -25,7 +25,14 @@ import {
   talking,
 } from './support/deadlines.mjs'
 import { program } from './support/fixtures.mjs'
-import { isWindows, NO_KEEPER, NO_SIGNALS, posixOnly } from './support/system.mjs'
+import {
+  isWindows,
+  NO_KEEPER,
+  NO_SIGNALS,
+  notUnderWine,
+  posixOnly,
+  WINE_CANNOT_ASK,
+} from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
 const options = { timeout: 120_000 }
@@ -301,28 +308,32 @@ describe('at the same time:', together, () => {
     assert.deepEqual([overall, noOutput], reason === 'overall-timeout' ? [1, 0] : [0, 1])
   })
 
-  test('a deadline and cancels that come later share one result', options, async (t) => {
-    const more = { ready: 2, noOutputTimeoutMs: 2000, graceMs: 1500 }
-    const run = await standing(t, [program('ignores-sigterm'), []], more)
-    await until(() => run.child.state === 'exiting', 'it is out of time')
-    const exits = await Promise.all([
-      run.child.cancel({ graceMs: FOR_EVER }),
-      run.child.cancel({ reason: 'shutdown' }),
-      run.here.cancel(run.child.runId).then((result) => result.exits[0]),
-      supervise(run.here.registryPath)
-        .cancel(run.child.runId)
-        .then(({ exits: [exit] }) => ({ ...exit, durationMs: undefined })),
-      run.child.wait(),
-    ])
-    assertGone(run.witness)
-    assert.equal(exits[0].reason, 'no-output-timeout')
-    for (const exit of exits) {
-      const { durationMs } = exit
-      assert.deepEqual({ ...exit, durationMs }, { ...exits[0], durationMs })
-    }
-    assert.equal(told(run, 'exiting').length, 1)
-    assert.equal(told(run, 'exited').length, 1)
-  })
+  test(
+    'a deadline and cancels that come later share one result',
+    notUnderWine(WINE_CANNOT_ASK, options),
+    async (t) => {
+      const more = { ready: 2, noOutputTimeoutMs: 2000, graceMs: 1500 }
+      const run = await standing(t, [program('ignores-sigterm'), []], more)
+      await until(() => run.child.state === 'exiting', 'it is out of time')
+      const exits = await Promise.all([
+        run.child.cancel({ graceMs: FOR_EVER }),
+        run.child.cancel({ reason: 'shutdown' }),
+        run.here.cancel(run.child.runId).then((result) => result.exits[0]),
+        supervise(run.here.registryPath)
+          .cancel(run.child.runId)
+          .then(({ exits: [exit] }) => ({ ...exit, durationMs: undefined })),
+        run.child.wait(),
+      ])
+      assertGone(run.witness)
+      assert.equal(exits[0].reason, 'no-output-timeout')
+      for (const exit of exits) {
+        const { durationMs } = exit
+        assert.deepEqual({ ...exit, durationMs }, { ...exits[0], durationMs })
+      }
+      assert.equal(told(run, 'exiting').length, 1)
+      assert.equal(told(run, 'exited').length, 1)
+    },
+  )
 
   test('a cancel of a run that has just exited says so', options, async () => {
     const here = supervise(freshRegistry())

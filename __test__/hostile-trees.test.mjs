@@ -7,7 +7,7 @@ import { cancel, spawnOwned } from 'spawn-owned'
 import { program } from './support/fixtures.mjs'
 import { hastyWrappers, hostileTrees, missingTrees, treeNamed } from './support/hostile-trees.mjs'
 import { instant } from './support/random.mjs'
-import { GRACE_FOR_ALL_MS, isWindows } from './support/system.mjs'
+import { GRACE_FOR_ALL_MS, isWindows, notUnderWine, WINE_CANNOT_ASK } from './support/system.mjs'
 import { CLEANED_UP, NEWBORN, openWitness } from './support/witness.mjs'
 
 const FOR_EVER = 1e8
@@ -132,16 +132,20 @@ function assertTruthful(tree, exit) {
 
 for (const [name, mode] of Object.entries(modes)) {
   describe(`with ${name}, graceMs`, () => {
-    test('is there for those who clean up, and over when they have', options, async (t) => {
-      const tree = { command: (path) => [program('cleans-up-on-sigterm'), [path]], ready: 2 }
-      const { child, witness } = await standing(t, tree, mode)
-      const exit = await child.cancel({ graceMs: FOR_EVER })
-      assertExtinct(witness, exit)
-      assert.ok(witness.count(CLEANED_UP) >= (mode.hangsUp ? 1 : 2))
-      assert.deepEqual([exit.reason, exit.exitCode, exit.signal], ['manual-cancel', 0, null])
-    })
+    test(
+      'is there for those who clean up, and over when they have',
+      notUnderWine(WINE_CANNOT_ASK, options),
+      async (t) => {
+        const tree = { command: (path) => [program('cleans-up-on-sigterm'), [path]], ready: 2 }
+        const { child, witness } = await standing(t, tree, mode)
+        const exit = await child.cancel({ graceMs: FOR_EVER })
+        assertExtinct(witness, exit)
+        assert.ok(witness.count(CLEANED_UP) >= (mode.hangsUp ? 1 : 2))
+        assert.deepEqual([exit.reason, exit.exitCode, exit.signal], ['manual-cancel', 0, null])
+      },
+    )
 
-    test('is granted in full to those who stay', options, async (t) => {
+    test('is granted in full to those who stay', notUnderWine(WINE_CANNOT_ASK, options), async (t) => {
       const { child } = await standing(t, treeNamed('ignores-sigterm'), mode)
       const from = performance.now()
       const exit = await child.cancel({ graceMs: 400 })
@@ -159,14 +163,18 @@ for (const [name, mode] of Object.entries(modes)) {
       assert.equal(late.outcome, 'already-exited')
     })
 
-    test('does not protect children born in a SIGTERM handler', options, async (t) => {
-      const { child, witness } = await standing(t, treeNamed('forks-on-sigterm'), mode)
-      const exit = await child.cancel({ graceMs: SHORT_GRACE })
-      assertExtinct(witness, exit)
-      if (!mode.hangsUp)
-        assert.ok(witness.count(NEWBORN) >= 4, 'each process had its SIGTERM, and answered it')
-      assert.deepEqual([exit.reason, exit.exitCode], ['manual-cancel', 0])
-    })
+    test(
+      'does not protect children born in a SIGTERM handler',
+      notUnderWine(WINE_CANNOT_ASK, options),
+      async (t) => {
+        const { child, witness } = await standing(t, treeNamed('forks-on-sigterm'), mode)
+        const exit = await child.cancel({ graceMs: SHORT_GRACE })
+        assertExtinct(witness, exit)
+        if (!mode.hangsUp)
+          assert.ok(witness.count(NEWBORN) >= 4, 'each process had its SIGTERM, and answered it')
+        assert.deepEqual([exit.reason, exit.exitCode], ['manual-cancel', 0])
+      },
+    )
   })
 }
 

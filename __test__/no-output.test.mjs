@@ -26,7 +26,14 @@ import {
   talking,
 } from './support/deadlines.mjs'
 import { program } from './support/fixtures.mjs'
-import { isWindows, NO_PROC, NO_STOPPING, posixOnly } from './support/system.mjs'
+import {
+  isWindows,
+  NO_PROC,
+  NO_STOPPING,
+  notUnderWine,
+  posixOnly,
+  WINE_CANNOT_ASK,
+} from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
 const options = { timeout: 120_000 }
@@ -91,13 +98,17 @@ describe('ended is', together, () => {
     await assertSilenced(run)
   })
 
-  test('the whole tree, and after its grace also what refuses', options, async (t) => {
-    const refuses = [program('ignores-sigterm'), []]
-    const run = await standing(t, refuses, { ...quiet, ready: 2, graceMs: 200 })
-    const { durationMs, signal } = await assertSilenced(run)
-    assert.equal(signal, 'SIGKILL')
-    assert.ok(durationMs >= SILENCE_MS + 199, `${durationMs} ms`)
-  })
+  test(
+    'the whole tree, and after its grace also what refuses',
+    notUnderWine(WINE_CANNOT_ASK, options),
+    async (t) => {
+      const refuses = [program('ignores-sigterm'), []]
+      const run = await standing(t, refuses, { ...quiet, ready: 2, graceMs: 200 })
+      const { durationMs, signal } = await assertSilenced(run)
+      assert.equal(signal, 'SIGKILL')
+      assert.ok(durationMs >= SILENCE_MS + 199, `${durationMs} ms`)
+    },
+  )
 
   test('one that talks to a file, if it says nothing on stderr', options, async (t) => {
     const file = openSync(join(freshRegistry(), '..', '..', 'out'), 'w')

@@ -17,7 +17,14 @@ import {
 } from './support/bots.mjs'
 import { program } from './support/fixtures.mjs'
 import { crashed, crashedAs, GRACE_MS, kept, mistaken, owned } from './support/orphans.mjs'
-import { isWindows, NO_LINKS, NO_NAMESPACES, posixOnly } from './support/system.mjs'
+import {
+  isWindows,
+  NO_LINKS,
+  NO_NAMESPACES,
+  notUnderWine,
+  posixOnly,
+  WINE_CANNOT_ASK,
+} from './support/system.mjs'
 import { CLEANED_UP } from './support/witness.mjs'
 
 const options = { timeout: 30_000 }
@@ -86,21 +93,25 @@ describe('events and lines', together, () => {
     assert.equal(next.metrics().run_reconcile_orphans_total, 1)
   })
 
-  test('DETECTED is written before the first signal, KILLED when it is gone', options, async (t) => {
-    const { next, path, witness } = await crashed(t, { tree: deaf })
-    const reaping = next.reapOrphans({ graceMs: 1000 })
-    await until(() => witness.count(CLEANED_UP) > 0, 'it has got SIGTERM')
-    assert.deepEqual(
-      linesOf(logFile(path)).map(({ what }) => what),
-      ['DETECTED'],
-    )
-    assertAlive(witness)
-    await reaping
-    assert.deepEqual(
-      linesOf(logFile(path)).map(({ what }) => what),
-      ['DETECTED', 'KILLED'],
-    )
-  })
+  test(
+    'DETECTED is written before the first signal, KILLED when it is gone',
+    notUnderWine(WINE_CANNOT_ASK, options),
+    async (t) => {
+      const { next, path, witness } = await crashed(t, { tree: deaf })
+      const reaping = next.reapOrphans({ graceMs: 1000 })
+      await until(() => witness.count(CLEANED_UP) > 0, 'it has got SIGTERM')
+      assert.deepEqual(
+        linesOf(logFile(path)).map(({ what }) => what),
+        ['DETECTED'],
+      )
+      assertAlive(witness)
+      await reaping
+      assert.deepEqual(
+        linesOf(logFile(path)).map(({ what }) => what),
+        ['DETECTED', 'KILLED'],
+      )
+    },
+  )
 
   test('of what is left, or taken over, by policy', options, async (t) => {
     const { next, path, runId } = await kept(t)

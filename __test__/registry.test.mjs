@@ -17,6 +17,7 @@ import {
   NO_USERS,
   notUnderWine,
   posixOnly,
+  WINE_CANNOT_ASK,
   WINE_TAKES_ANY_LENGTH,
 } from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
@@ -141,7 +142,7 @@ describe('the entry of a run', () => {
     }
   })
 
-  test('says that the run is being ended', async (t) => {
+  test('says that the run is being ended', notUnderWine(WINE_CANNOT_ASK), async (t) => {
     const witness = openWitness(t)
     const registry = openRegistry(t)
     const { spawnOwned } = registry.supervise()

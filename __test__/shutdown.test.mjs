@@ -14,7 +14,7 @@ import {
 import { program } from './support/fixtures.mjs'
 import { treeNamed } from './support/hostile-trees.mjs'
 import { kept } from './support/orphans.mjs'
-import { isWindows, NO_KEEPER, posixOnly } from './support/system.mjs'
+import { isWindows, NO_KEEPER, notUnderWine, posixOnly, WINE_CANNOT_ASK } from './support/system.mjs'
 import { CLEANED_UP, openWitness } from './support/witness.mjs'
 
 const options = { timeout: 30_000 }
@@ -79,19 +79,23 @@ describe('what it ends', together, () => {
     assert.equal(exits[0].reason, 'shutdown')
   })
 
-  test('a run that waits for its scope: it never starts', options, async (t) => {
-    const owner = supervise(freshRegistry())
-    const { run, witness } = await standing(t, owner, deaf, { scopeKey: 'chat', graceMs: FOR_EVER })
-    const next = owner.spawnOwned('true', { runId: 'next', scopeKey: 'chat', replaceExistingScope: true })
-    assert.equal(next.state, 'starting')
-    await asked(witness)
-    const { exits } = await owner.shutdown({ graceMs: 0 })
-    assertGone(witness)
-    const { reason, message } = exits.find(({ runId }) => runId === 'next')
-    assert.deepEqual([next.pid, next.state, reason], [undefined, 'exited', 'shutdown'])
-    assert.match(message, /before it was started/)
-    assert.equal((await run.wait()).reason, 'manual-cancel', 'it was being replaced before that')
-  })
+  test(
+    'a run that waits for its scope: it never starts',
+    notUnderWine(WINE_CANNOT_ASK, options),
+    async (t) => {
+      const owner = supervise(freshRegistry())
+      const { run, witness } = await standing(t, owner, deaf, { scopeKey: 'chat', graceMs: FOR_EVER })
+      const next = owner.spawnOwned('true', { runId: 'next', scopeKey: 'chat', replaceExistingScope: true })
+      assert.equal(next.state, 'starting')
+      await asked(witness)
+      const { exits } = await owner.shutdown({ graceMs: 0 })
+      assertGone(witness)
+      const { reason, message } = exits.find(({ runId }) => runId === 'next')
+      assert.deepEqual([next.pid, next.state, reason], [undefined, 'exited', 'shutdown'])
+      assert.match(message, /before it was started/)
+      assert.equal((await run.wait()).reason, 'manual-cancel', 'it was being replaced before that')
+    },
+  )
 
   test('a run whose keeper was stopped', posixOnly(NO_KEEPER, options), async (t) => {
     const owner = supervise(freshRegistry())
@@ -161,18 +165,22 @@ describe('what it leaves', together, () => {
 })
 
 describe('the time it takes', together, () => {
-  test('5 s, whatever grace the runs have, and then SIGKILL', options, async (t) => {
-    const owner = supervise(freshRegistry(), { graceMs: FOR_EVER })
-    const { witness } = await standing(t, owner, deaf, { graceMs: FOR_EVER })
-    const { durationMs, exits } = await owner.shutdown()
-    assertGone(witness)
-    assert.equal(witness.count(CLEANED_UP), 1, 'it was asked politely, once')
-    // It is to be 6 s at most; the rest is for a machine that has something else to do.
-    assert.ok(durationMs >= 5000 && durationMs < 9000, `${durationMs} ms`)
-    assert.equal(exits[0].reason, 'shutdown')
-  })
+  test(
+    '5 s, whatever grace the runs have, and then SIGKILL',
+    notUnderWine(WINE_CANNOT_ASK, options),
+    async (t) => {
+      const owner = supervise(freshRegistry(), { graceMs: FOR_EVER })
+      const { witness } = await standing(t, owner, deaf, { graceMs: FOR_EVER })
+      const { durationMs, exits } = await owner.shutdown()
+      assertGone(witness)
+      assert.equal(witness.count(CLEANED_UP), 1, 'it was asked politely, once')
+      // It is to be 6 s at most; the rest is for a machine that has something else to do.
+      assert.ok(durationMs >= 5000 && durationMs < 9000, `${durationMs} ms`)
+      assert.equal(exits[0].reason, 'shutdown')
+    },
+  )
 
-  test('no longer than the last of them needs', options, async (t) => {
+  test('no longer than the last of them needs', notUnderWine(WINE_CANNOT_ASK, options), async (t) => {
     const owner = supervise(freshRegistry())
     const tree = { command: (path) => [program('cleans-up-on-sigterm'), [path]], ready: 2 }
     const { witness } = await standing(t, owner, tree)
@@ -181,23 +189,27 @@ describe('the time it takes', together, () => {
     assert.equal(witness.count(CLEANED_UP), 2)
   })
 
-  test('less, if a second caller is in a hurry; both get the same result', options, async (t) => {
-    const owner = supervise(freshRegistry())
-    const { witness } = await standing(t, owner, deaf)
-    const registered = await bystander(t, { name: 'marks-every-sigterm' })
-    owner.registerProcess({ pid: registered.pid })
-    const patient = owner.shutdown({ graceMs: FOR_EVER })
-    await asked(witness)
-    await asked(registered.witness)
-    const more = owner.shutdown({ graceMs: 2 * FOR_EVER })
-    assertAlive(witness)
-    const hasty = await owner.shutdown({ graceMs: 0 })
-    for (const it of [witness, registered.witness]) assertGone(it)
-    assert.equal(hasty.exits.length, 2)
-    assert.deepEqual([await patient, await more], [hasty, hasty])
-  })
+  test(
+    'less, if a second caller is in a hurry; both get the same result',
+    notUnderWine(WINE_CANNOT_ASK, options),
+    async (t) => {
+      const owner = supervise(freshRegistry())
+      const { witness } = await standing(t, owner, deaf)
+      const registered = await bystander(t, { name: 'marks-every-sigterm' })
+      owner.registerProcess({ pid: registered.pid })
+      const patient = owner.shutdown({ graceMs: FOR_EVER })
+      await asked(witness)
+      await asked(registered.witness)
+      const more = owner.shutdown({ graceMs: 2 * FOR_EVER })
+      assertAlive(witness)
+      const hasty = await owner.shutdown({ graceMs: 0 })
+      for (const it of [witness, registered.witness]) assertGone(it)
+      assert.equal(hasty.exits.length, 2)
+      assert.deepEqual([await patient, await more], [hasty, hasty])
+    },
+  )
 
-  test('a second caller may want the kept ones too', options, async (t) => {
+  test('a second caller may want the kept ones too', notUnderWine(WINE_CANNOT_ASK, options), async (t) => {
     const owner = supervise(freshRegistry())
     const passing = await standing(t, owner, deaf)
     const lasting = await standing(t, owner, stays, { onOwnerExit: 'keep' })
@@ -213,30 +225,38 @@ describe('the time it takes', together, () => {
 })
 
 describe('meanwhile', together, () => {
-  test('nothing new becomes its own, and afterwards it does', options, async (t) => {
-    const path = freshRegistry()
-    const { runId } = await kept(t, { path })
-    const orphan = await kept(t, { path, runId: 'orphan' })
-    const owner = supervise(path)
-    const { witness } = await standing(t, owner, deaf)
-    const stranger = await bystander(t)
-    const ending = owner.shutdown({ graceMs: FOR_EVER })
+  test(
+    'nothing new becomes its own, and afterwards it does',
+    notUnderWine(WINE_CANNOT_ASK, options),
+    async (t) => {
+      const path = freshRegistry()
+      const { runId } = await kept(t, { path })
+      const orphan = await kept(t, { path, runId: 'orphan' })
+      const owner = supervise(path)
+      const { witness } = await standing(t, owner, deaf)
+      const stranger = await bystander(t)
+      const ending = owner.shutdown({ graceMs: FOR_EVER })
 
-    assert.throws(() => owner.spawnOwned('true'), refused)
-    assert.throws(() => owner.registerProcess({ pid: stranger.pid }), refused)
-    await assert.rejects(owner.adopt(runId), refused)
-    await assert.rejects(owner.reapOrphans({ policy: 'adopt' }), refused)
-    assertAlive(orphan.witness)
-    const { decisions } = await owner.reapOrphans({ policy: 'adopt', dryRun: true })
-    assert.equal(decisions.filter(({ decision }) => decision === 'adopt').length, 2, 'to look is no offence')
+      assert.throws(() => owner.spawnOwned('true'), refused)
+      assert.throws(() => owner.registerProcess({ pid: stranger.pid }), refused)
+      await assert.rejects(owner.adopt(runId), refused)
+      await assert.rejects(owner.reapOrphans({ policy: 'adopt' }), refused)
+      assertAlive(orphan.witness)
+      const { decisions } = await owner.reapOrphans({ policy: 'adopt', dryRun: true })
+      assert.equal(
+        decisions.filter(({ decision }) => decision === 'adopt').length,
+        2,
+        'to look is no offence',
+      )
 
-    await asked(witness)
-    await owner.shutdown({ graceMs: 0 })
-    await ending
-    assert.equal((await owner.spawnOwned('true', { stdio: 'ignore' }).wait()).reason, 'exit')
-    const { killed } = await owner.reapOrphans()
-    assert.equal(killed.length, 2)
-  })
+      await asked(witness)
+      await owner.shutdown({ graceMs: 0 })
+      await ending
+      assert.equal((await owner.spawnOwned('true', { stdio: 'ignore' }).wait()).reason, 'exit')
+      const { killed } = await owner.reapOrphans()
+      assert.equal(killed.length, 2)
+    },
+  )
 
   test('it says that it begins, and that it is over', options, async (t) => {
     const owner = supervise(freshRegistry())

@@ -2,14 +2,22 @@
 // handlers it has itself.
 import assert from 'node:assert/strict'
 import { once } from 'node:events'
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { describe, test } from 'node:test'
 import { Worker } from 'node:worker_threads'
 import { assertAlive, assertGone, freshRegistry, startBot, supervise, until } from './support/bots.mjs'
 import { program } from './support/fixtures.mjs'
 import { treeNamed } from './support/hostile-trees.mjs'
-import { NO_SIGNALS, posixOnly } from './support/system.mjs'
+import {
+  isWine,
+  NO_SIGNALS,
+  notUnderWine,
+  posixOnly,
+  WINE_CANNOT_ASK,
+  windowsCommand,
+  windowsOnly,
+} from './support/system.mjs'
 import { CLEANED_UP, openWitness } from './support/witness.mjs'
 
 const options = { timeout: 30_000 }
@@ -123,6 +131,28 @@ describe('a signal', posixOnly(NO_SIGNALS, together), () => {
   })
 })
 
+describe('CTRL_BREAK', windowsOnly(together), () => {
+  for (const [name, tree] of Object.entries({
+    politely: tidy,
+    'whatever it does': treeNamed('half-setsid'),
+  })) {
+    test(`SIGBREAK: exit code 149 when everything is gone, ${name}`, {
+      ...windowsOnly(options),
+      ...(isWine && { skip: WINE_CANNOT_ASK }),
+    }, async (t) => {
+      const path = freshRegistry()
+      const order = join(dirname(dirname(path)), 'break')
+      const it = await startBot(t, path, { within: [windowsCommand('leads-a-group'), order] })
+      await it.ask('installSignalHandlers', { signals: ['SIGBREAK'], graceMs: 2000 })
+      const { witness } = await another(t, it, tree)
+      writeFileSync(order, '')
+      assert.equal(await it.ended, 149)
+      assertGone(witness)
+      if (tree === tidy) assert.equal(witness.count(CLEANED_UP), 2)
+    })
+  }
+})
+
 describe('handlers', together, () => {
   test('that were removed leave signals as they were', posixOnly(NO_SIGNALS, options), async (t) => {
     const { bot: it, noted, witness } = await bot(t, { tree: stays })
@@ -187,14 +217,18 @@ describe('handlers', together, () => {
 })
 
 describe('an event loop with nothing left to do', together, () => {
-  test("ends runs that were unref'ed, politely, and leaves the exit code", options, async (t) => {
-    const { bot: it, run, witness } = await bot(t)
-    await it.ask('unref', run.runId)
-    await it.ask('letGo', 7)
-    assert.equal(await it.ended, 7)
-    assertGone(witness)
-    assert.equal(witness.count(CLEANED_UP), 2)
-  })
+  test(
+    "ends runs that were unref'ed, politely, and leaves the exit code",
+    notUnderWine(WINE_CANNOT_ASK, options),
+    async (t) => {
+      const { bot: it, run, witness } = await bot(t)
+      await it.ask('unref', run.runId)
+      await it.ask('letGo', 7)
+      assert.equal(await it.ended, 7)
+      assertGone(witness)
+      assert.equal(witness.count(CLEANED_UP), 2)
+    },
+  )
 
   test('leaves kept runs alone, and ends', options, async (t) => {
     const { bot: it, path, run, witness } = await bot(t, { tree: stays, onOwnerExit: 'keep' })

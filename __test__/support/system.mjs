@@ -26,6 +26,7 @@ export const ENDS_WITH_PARENT =
 export const NO_PTY_WITHOUT_BOT = 'on Windows nothing of a run with a terminal outlives its bot'
 export const NO_TTY = 'Windows has consoles instead of terminals: no tty, no stty, and output is drawn anew'
 export const NO_INTERPRETERS = 'on Windows no file names its interpreter'
+export const WINE_CANNOT_ASK = 'Wine has no CTRL_BREAK: nobody can be asked to end, and no grace is granted'
 export const WINE_TAKES_ANY_LENGTH = 'Wine starts command lines of any length'
 export const NO_SOCKETS = 'on Windows Node gives no TCP connection to a command'
 export const NO_SENT_PIPES = 'on Windows Node sends no pipe over a channel'
@@ -37,7 +38,7 @@ export const NO_STOPPING = 'a process cannot be stopped on Windows'
 /** The options of a test that has no meaning on Windows, for this reason. */
 export const posixOnly = (reason, options = {}) => ({ ...options, skip: isWindows && reason })
 
-/** The options of a test that node.exe and its own child_process cannot pass under Wine, for this reason. */
+/** The options of a test of something that Wine does not have, or that child_process itself cannot do there, for this reason. */
 export const notUnderWine = (reason, options = {}) => ({ ...options, skip: isWine && reason })
 
 /** The functions of node:test for a file of which nothing has a meaning on Windows, for this reason. */

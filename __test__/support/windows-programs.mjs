@@ -25,7 +25,7 @@ const sets = [
     folder: join(WINDOWS_PROGRAMS, 'commands'),
     names: [
       ...['bash', 'cat', 'counts', 'echo', 'environ', 'false', 'head', 'printf', 'pwd', 'seq', 'sh', 'sleep'],
-      ...['touch', 'true', 'wc', 'yes'],
+      ...['leads-a-group', 'touch', 'true', 'wc', 'yes'],
     ],
   },
 ]
