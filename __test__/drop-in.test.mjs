@@ -185,7 +185,7 @@ describe('gives the command', () => {
 
   test('the ids of all its owners, outermost first', options, async () => {
     const nested = `const { spawnOwned } = require('spawn-owned')
-      spawnOwned('sh', ['-c', 'echo $SPAWN_OWNED_RUN'], { runId: 'inner', stdio: 'inherit', env: { PATH: process.env.PATH } })`
+      spawnOwned('sh', ['-c', 'echo $SPAWN_OWNED_RUN'], { runId: 'inner', stdio: 'inherit', env: ${isWindows ? '{ PATH: process.env.PATH }' : '{}'} })`
     const child = spawnOwned(process.execPath, ['-e', nested], { runId: 'outer', cwd: script('.') })
     assert.equal((await record(child)).stdout, 'outer:inner\n')
   })

@@ -96,7 +96,8 @@ describe('scopes', options, () => {
 
   test('one that is called off ends its streams', async (t) => {
     const scope = { scopeKey: `pty-off-${process.pid}`, graceMs: 300 }
-    const former = sh(t, "trap '' TERM; echo on; read -r _", scope)
+    const reading = isWindows ? 'read -r _' : 'while :; do read -r _; done'
+    const former = sh(t, `trap '' TERM; echo on; ${reading}`, scope)
     await former.sees(/on/)
     const later = openTerminal(t, 'cat', [], { ...scope, replaceExistingScope: true })
     const exit = await later.child.cancel()

@@ -294,7 +294,8 @@ describe('what is dead already', together, () => {
   })
 
   test('gone when it was looked at', options, async (t) => {
-    const tree = { ready: 1, command: (path) => [program('stays'), [path]] }
+    const alone = { ready: 1, command: (path) => [program('stays'), [path]] }
+    const tree = isWindows ? alone : treeNamed('ignores-sigterm')
     const { next, path, pid, witness } = await crashed(t, { tree })
     killGroup(pid)
     await witness.gone(20_000)
