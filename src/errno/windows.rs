@@ -7,6 +7,7 @@ macro_rules! errnos {
     ($($name:ident = $number:literal $text:literal,)*) => {
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[repr(i32)]
+        #[allow(clippy::upper_case_acronyms)] // As everybody spells them.
         pub enum Errno {
             $($name = $number,)*
         }

@@ -135,10 +135,10 @@ impl Tree {
 
 /// Who is, or was so long ago, alive of the tree; `None` if that cannot be seen.
 async fn look(tree: &Arc<Tree>, record: &Arc<Record>, age: Duration) -> Option<Vec<ProcessRef>> {
+    static LAST: Mutex<Option<(Instant, Arc<Scan>)>> = Mutex::new(None);
     if let Some(members) = tree.members() {
         return members;
     }
-    static LAST: Mutex<Option<(Instant, Arc<Scan>)>> = Mutex::new(None);
     let record = record.clone();
     let look = move || {
         let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
