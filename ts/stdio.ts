@@ -304,8 +304,7 @@ function openStream({ fd: name, index }: Pipe, listener: PipesListener): net.Soc
   const options = {
     fd: takeStream(name),
     readable: index > 0,
-    // A pipe of Windows goes one way, or cannot be ended by halves.
-    writable: !isWindows || !isOutput({ index }),
+    writable: true,
     manualStart: true,
   }
   if (!isOutput({ index })) {

@@ -22,7 +22,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::record::Record;
+use super::record::{Containment, Record};
 
 /// The format we write.
 const VERSION: u64 = 1;
@@ -166,8 +166,10 @@ pub fn sound(mut record: Record) -> Result<Record, String> {
     if record.run_id.is_empty() {
         return Err("its runId is empty".to_owned());
     }
-    let others = record.keeper.iter().map(|keeper| &keeper.start_token).chain(&record.members);
-    if others.clone().any(|other| Some(other) == record.bot_start_token.as_ref()) {
+    // Where there is a job, the bot is the keeper itself.
+    let keeper = record.keeper.iter().filter(|_| record.containment != Containment::Job);
+    let mut others = keeper.map(|keeper| &keeper.start_token).chain(&record.members);
+    if others.any(|other| Some(other) == record.bot_start_token.as_ref()) {
         return Err("its owner is named as a part of it".to_owned());
     }
     tidy(&mut record.command_preview, PREVIEW);
@@ -179,7 +181,7 @@ pub fn sound(mut record: Record) -> Result<Record, String> {
         &mut record.scope_key,
     ];
     texts.into_iter().flatten().for_each(|text| tidy(text, ID));
-    record.cgroup.iter_mut().for_each(|path| tidy(path, PATH));
+    record.cgroup.iter_mut().chain(&mut record.job).for_each(|path| tidy(path, PATH));
     if let Some(exit) = &mut record.exit {
         tidy(&mut exit.ending, ID);
     }

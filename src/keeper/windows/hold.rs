@@ -5,7 +5,7 @@
 //! after the root's exit finds a run that ended by itself.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -52,33 +52,50 @@ pub enum Message {
 pub struct Held {
     pub pin: Pin,
     pub process: ProcessRef,
-    /// The signal for which we have ended it, or 0.
+    /// The last signal for which we have ended it, or 0; and one bit for each of them.
     ended_for: AtomicI32,
+    ended_with: AtomicU32,
 }
 
 impl Held {
     pub fn new(pin: Pin, process: ProcessRef) -> Self {
-        Self { pin, process, ended_for: AtomicI32::new(0) }
+        Self { pin, process, ended_for: AtomicI32::new(0), ended_with: AtomicU32::new(0) }
     }
 
     /// To the root alone, as Node does it.
     pub fn signal(&self, signal: i32) -> Result<(), Errno> {
-        if signal != 0 && !self.pin.has_ended() {
-            self.ended_for.store(signal, Ordering::Release);
+        if signal != 0 {
+            self.will_end_for(signal);
         }
         self.pin.signal(signal)
     }
 
+    /// To be told before it is done: whoever sees its end then knows why.
+    fn will_end_for(&self, signal: i32) {
+        if !self.pin.has_ended() {
+            self.ended_with.fetch_or(bit(signal), Ordering::AcqRel);
+            self.ended_for.store(signal, Ordering::Release);
+        }
+    }
+
     /// How it has ended, if it has. One that we have ended has ended by a signal: by the one that was asked for.
     fn status(&self, asked: Option<i32>) -> Option<ExitStatus> {
-        Some(status_of(self.pin.exit_code()?, self.ended_for.load(Ordering::Acquire), asked))
+        let ended_with = self.ended_with.load(Ordering::Acquire);
+        Some(status_of(self.pin.exit_code()?, self.ended_for.load(Ordering::Acquire), ended_with, asked))
     }
 }
 
-/// Pure: what the root has ended with, the signal for which it was ended by us (or 0), and the one for which it was asked to end.
-fn status_of(code: u32, ended_for: i32, asked: Option<i32>) -> ExitStatus {
+fn bit(signal: i32) -> u32 {
+    1_u32.checked_shl(signal.cast_unsigned()).unwrap_or(0)
+}
+
+/// Pure: what the root has ended with, the last signal for which it was ended by us (or 0), all of these, and the one for which it was
+/// asked to end. As in Node, the last one counts, although the first has done it.
+fn status_of(code: u32, ended_for: i32, ended_with: u32, asked: Option<i32>) -> ExitStatus {
     match asked {
-        _ if ended_for != 0 && code == exit_code(ended_for) => ExitStatus::Signal(ended_for),
+        _ if (1..32).any(|signal| ended_with & bit(signal) != 0 && code == exit_code(signal)) => {
+            ExitStatus::Signal(ended_for)
+        }
         Some(signal) if code == CONTROL_C_EXIT => ExitStatus::Signal(signal),
         _ => ExitStatus::Code(code.into()),
     }
@@ -120,6 +137,7 @@ pub fn hold(
         born: Instant::now(),
         reason: String::new(),
         asked: None,
+        at_once: None,
         root_exit: None,
         active: u32::MAX,
         members: Vec::new(),
@@ -147,8 +165,9 @@ struct Keeper {
     born: Instant,
     /// What the cancel that has ended the run gave as its reason.
     reason: String,
-    /// The signal for which the tree was asked to end.
+    /// The signal for which the tree was asked to end, and the one for which it is ended because it could not be asked.
     asked: Option<i32>,
+    at_once: Option<i32>,
     root_exit: Option<ExitStatus>,
     active: u32,
     /// Who was written down.
@@ -324,22 +343,15 @@ impl Keeper {
             None => console::ask_to_end(&self.root.pin, &self.job),
         };
         if !was_asked {
-            self.end_for(signal);
+            self.at_once = Some(signal);
             self.tell(Event::Cancel { signal: SIGKILL, grace_ms: 0 });
         }
     }
 
-    fn kill(&mut self) {
-        // If it was to end at once, what it has ended for is what it was asked for.
-        let former = self.root.ended_for.load(Ordering::Acquire);
-        self.end_for(if former == 0 { SIGKILL } else { former });
-    }
-
     /// Everybody in the job. Who is being created at this moment is found by the next look.
-    fn end_for(&mut self, signal: i32) {
-        if !self.root.pin.has_ended() {
-            self.root.ended_for.store(signal, Ordering::Release);
-        }
+    fn kill(&mut self) {
+        let signal = self.at_once.unwrap_or(SIGKILL);
+        self.root.will_end_for(signal);
         let _ = self.job.terminate(exit_code(signal));
     }
 
@@ -410,18 +422,21 @@ mod tests {
 
     #[test]
     fn who_was_ended_by_us_has_ended_by_a_signal() {
-        for (code, ended_for, asked, expected) in [
-            (0, 0, None, ExitStatus::Code(0)),
-            (3, 0, None, ExitStatus::Code(3)),
-            (143, 0, None, ExitStatus::Code(143)),
-            (143, SIGTERM, None, ExitStatus::Signal(SIGTERM)),
-            (137, SIGKILL, Some(SIGTERM), ExitStatus::Signal(SIGKILL)),
+        let (term, kill) = (bit(SIGTERM), bit(SIGKILL));
+        for (code, ended_for, ended_with, asked, expected) in [
+            (0, 0, 0, None, ExitStatus::Code(0)),
+            (3, 0, 0, None, ExitStatus::Code(3)),
+            (143, 0, 0, None, ExitStatus::Code(143)),
+            (143, SIGTERM, term, None, ExitStatus::Signal(SIGTERM)),
+            (137, SIGKILL, kill, Some(SIGTERM), ExitStatus::Signal(SIGKILL)),
+            (143, SIGKILL, term | kill, None, ExitStatus::Signal(SIGKILL)),
             // It was faster.
-            (0, SIGKILL, Some(SIGTERM), ExitStatus::Code(0)),
-            (CONTROL_C_EXIT, 0, Some(SIGTERM), ExitStatus::Signal(SIGTERM)),
-            (CONTROL_C_EXIT, 0, None, ExitStatus::Code(CONTROL_C_EXIT.into())),
+            (0, SIGKILL, kill, Some(SIGTERM), ExitStatus::Code(0)),
+            (CONTROL_C_EXIT, 0, 0, Some(SIGTERM), ExitStatus::Signal(SIGTERM)),
+            (CONTROL_C_EXIT, 0, 0, None, ExitStatus::Code(CONTROL_C_EXIT.into())),
         ] {
-            assert_eq!(status_of(code, ended_for, asked), expected, "{code} {ended_for} {asked:?}");
+            let status = status_of(code, ended_for, ended_with, asked);
+            assert_eq!(status, expected, "{code} {ended_for} {ended_with} {asked:?}");
         }
     }
 }

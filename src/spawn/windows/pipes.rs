@@ -28,7 +28,8 @@ const BUFFER: u32 = 64 << 10;
 /// Somebody may have taken a name, or a client's place; nobody does so all the time.
 const ATTEMPTS: usize = 8;
 
-/// Which way it goes. Only one of one way can be ended from one side: pipes cannot be closed by halves.
+/// Which way it goes. A pipe cannot be closed by halves: what is typed ends only if that is all the pipe is for. The others go both
+/// ways, as Node's do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     ToCommand,
@@ -39,11 +40,12 @@ pub enum Way {
 impl Way {
     /// Of the command's descriptor with this number.
     pub fn of(index: usize) -> Self {
-        match index {
-            0 => Self::ToCommand,
-            1 | 2 => Self::FromCommand,
-            _ => Self::Both,
-        }
+        if index == 0 { Self::ToCommand } else { Self::Both }
+    }
+
+    /// Of a terminal's.
+    pub fn of_terminal(index: usize) -> Self {
+        if index == 0 { Self::ToCommand } else { Self::FromCommand }
     }
 }
 
