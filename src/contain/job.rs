@@ -81,6 +81,11 @@ impl Job {
 
     /// Has its port told who comes and who goes, under this key. Messages may get lost: they are a reason to look, and no more.
     pub fn tell(&self, port: BorrowedHandle, key: usize) -> Result<(), Errno> {
+        // It tells one port only, and may have told another bot's; where that cannot be undone, this fails, and so does the next.
+        let _ = self.set(
+            JobObjectAssociateCompletionPortInformation,
+            &JOBOBJECT_ASSOCIATE_COMPLETION_PORT::default(),
+        );
         let association = JOBOBJECT_ASSOCIATE_COMPLETION_PORT {
             CompletionKey: std::ptr::without_provenance_mut(key),
             CompletionPort: port.as_raw_handle(),

@@ -17,8 +17,8 @@ use windows_sys::Win32::Foundation::{
 use windows_sys::Win32::System::ProcessStatus::{GetProcessMemoryInfo, PROCESS_MEMORY_COUNTERS};
 use windows_sys::Win32::System::Threading::{
     GetProcessId, GetProcessTimes, INFINITE, OpenProcess, PROCESS_BASIC_INFORMATION, PROCESS_NAME_WIN32,
-    PROCESS_QUERY_LIMITED_INFORMATION, PROCESS_SYNCHRONIZE, PROCESS_TERMINATE, QueryFullProcessImageNameW,
-    TerminateProcess, WaitForSingleObject,
+    PROCESS_QUERY_INFORMATION, PROCESS_QUERY_LIMITED_INFORMATION, PROCESS_SYNCHRONIZE, PROCESS_TERMINATE,
+    QueryFullProcessImageNameW, TerminateProcess, WaitForSingleObject,
 };
 
 use super::stat::Stat;
@@ -78,10 +78,15 @@ impl Pin {
     /// Whoever has this PID. What we must not end, we look at.
     pub fn open(pid: i32) -> Result<Self, Errno> {
         let look = PROCESS_QUERY_LIMITED_INFORMATION | PROCESS_SYNCHRONIZE;
-        let process = match open(pid, look | PROCESS_TERMINATE) {
-            Err(ERROR_ACCESS_DENIED) => open(pid, look),
-            opened => opened,
-        };
+        // Whether it is in a job, Wine tells only who may ask for everything.
+        let wishes = [look | PROCESS_TERMINATE | PROCESS_QUERY_INFORMATION, look | PROCESS_TERMINATE, look];
+        let mut process = Err(ERROR_ACCESS_DENIED);
+        for access in wishes {
+            if !matches!(process, Err(ERROR_ACCESS_DENIED)) {
+                break;
+            }
+            process = open(pid, access);
+        }
         let process = process.map_err(|code| match code {
             ERROR_INVALID_PARAMETER => Errno::ESRCH,
             code => Errno::of_win32(code),

@@ -121,7 +121,8 @@ pub fn hold(
 ) -> Result<(UnboundedSender<Message>, UnboundedReceiver<Report>), Errno> {
     let (messages, inbox) = unbounded_channel();
     let (reports, ear) = unbounded_channel();
-    let subscription = port::open()?.listen(&holding.job, messages.clone())?;
+    // A job that another bot has had may still tell its port. Then nobody tells us, and it is looked at from time to time.
+    let subscription = port::open().and_then(|port| port.listen(&holding.job, messages.clone())).ok();
     let told = messages.clone();
     let wait = holding.root.pin.on_exit(move || drop(told.send(Message::RootEnded)))?;
     let listed = door::list(holding.entry.key(), messages.clone());
@@ -173,7 +174,7 @@ struct Keeper {
     /// Who was written down.
     members: Vec<ProcessRef>,
     end: Option<End>,
-    _subscription: Subscription,
+    _subscription: Option<Subscription>,
     _listed: door::Listed,
 }
 
