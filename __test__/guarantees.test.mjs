@@ -1,0 +1,76 @@
+// docs/guarantees.md names the tests that show what it says. A test that is not there shows nothing.
+import assert from 'node:assert/strict'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+
+const reasons = await import('./support/system.mjs')
+const root = fileURLToPath(new URL('..', import.meta.url))
+const read = (path) => readFileSync(join(root, path), 'utf8')
+const document = read('docs/guarantees.md')
+const aboutWine = document.slice(document.indexOf('\n## What Wine cannot do'))
+
+/** A file as the document names it: that of a test, or a path. */
+const pathOf = (name) => (name.includes('/') ? name : `__test__/${name}.test.mjs`)
+
+/** `file` “name”, “another name in the same file” */
+function* references(text) {
+  let file
+  for (const [, named, name] of text.matchAll(/`([\w./-]+)`|“([^”]+)”/g)) {
+    if (named) file = named
+    else yield { file, name }
+  }
+}
+
+/** Every test that is left out under Wine, by the way in which that is written. */
+function* leftOut(file) {
+  const text = read(join('__test__', file))
+  for (const { index, 1: reason } of text.matchAll(/notUnderWine\(\s*('[^']+'|[A-Z_]+)/g)) {
+    const calls = [...text.slice(0, index).matchAll(/\b(test|same|describe)\(\s*(?:(['"`])(.*?)\2|\w+),/g)]
+    // A name that is no text here is one of a table; then the group is what is named.
+    const named = calls.at(-1)[3] ? calls.at(-1) : calls.findLast(([, what]) => what === 'describe')
+    const name = named[3].replace(/\$\{.*/, '').trim()
+    yield { name, reason: reason.startsWith("'") ? reason.slice(1, -1) : reasons[reason] }
+  }
+}
+
+const tests = readdirSync(join(root, '__test__')).filter((file) => file.endsWith('.test.mjs'))
+
+test('every test that is named there exists', () => {
+  const all = [...references(document)]
+  assert.ok(all.length > 50, `${all.length} references were understood`)
+  for (const { file, name } of all) {
+    assert.ok(file && existsSync(join(root, pathOf(file))), `there is no ${file}, for “${name}”`)
+    assert.ok(read(pathOf(file)).includes(name), `${file} has no test “${name}”`)
+  }
+})
+
+describe('what is left out because of Wine is listed, with the reason:', () => {
+  for (const file of tests) {
+    const short = file.replace('.test.mjs', '')
+    for (const { name, reason } of leftOut(file)) {
+      test(`${short}: ${name}`, () => {
+        const paragraph = aboutWine.split('\n\n**').find((part) => part.startsWith(reason))
+        assert.ok(paragraph, `no paragraph begins with the reason “${reason}”`)
+        const isNamed = [...references(paragraph)].some((it) => it.file === short && it.name === name)
+        assert.ok(isNamed, `“${name}” is not in the list below “${reason}”`)
+      })
+    }
+  }
+
+  test('and so is every file that asks whether it is Wine', () => {
+    const asks = (path, what) =>
+      read(path)
+        .replace(/^import .*|^ {2}isWine,$/gm, '')
+        .match(what)
+    const ours = tests.filter(
+      (file) => file !== 'guarantees.test.mjs' && asks(join('__test__', file), /\bisWine\b/),
+    )
+    const rust = readdirSync(join(root, 'src'), { recursive: true })
+      .map((path) => `src/${path.replaceAll('\\', '/')}`)
+      .filter((path) => path.endsWith('.rs') && asks(path, /\bis_wine\(/))
+    for (const file of [...ours.map((file) => file.replace('.test.mjs', '')), ...rust])
+      assert.ok(aboutWine.includes(`\`${file}\``), `${file} is not named`)
+  })
+})
