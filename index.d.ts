@@ -31,7 +31,7 @@ import type { EventEmitter } from 'node:events'
  * const { reason, exitCode } = await agent.wait()
  * ```
  *
- * @throws with `code` `ERR_OWNED_…` if the keeper cannot be run, if the registry cannot be written, or if the run id is in
+ * @throws with `code` `ERR_OWNED_…` if the keeper cannot be run (on Windows: if the runtime is not Node), if the registry cannot be written, or if the run id is in
  * use: then nothing was started, and no entry is left. Invalid arguments throw Node's own errors. A command that cannot be
  * started emits `error`, as with `child_process.spawn`.
  */
@@ -99,11 +99,17 @@ export interface SpawnOwnedOptions extends SpawnOptions {
   /**
    * Time between the first signal and SIGKILL, in ms, whenever the tree is ended. Default: that of the supervisor, 5000 unless it
    * was told otherwise.
+   *
+   * Windows: the first signal is Ctrl+Break, or with `pty` the closing of the console. Who shares no console with the bot cannot be
+   * asked, and is ended at once.
    */
   graceMs?: number | undefined
   /**
    * The bot is gone, however it went: end the tree (`'kill'`, default) or let it run (`'keep'`) until the next bot
    * adopts or reaps it, see {@link adopt}. A tree whose bot is gone gets at most 1.5 s of grace.
+   *
+   * Windows: `'kill'` is done by the kernel, without grace. While no bot is there, nobody watches the deadlines of a run that was kept,
+   * and how it ends is not recorded.
    */
   onOwnerExit?: 'kill' | 'keep' | undefined
   /** The root has exited by itself and descendants are alive: end them (`'kill'`, default) or let them run (`'keep'`). */
@@ -117,11 +123,13 @@ export interface SpawnOwnedOptions extends SpawnOptions {
    * - `'keeper'`: never a cgroup.
    * - `'cgroup'`: a cgroup, or `spawnOwned` throws `ERR_OWNED_CGROUP`, which says why there is none and what to do. It takes cgroup v2, a
    *   place in it where the bot may write and, where systemd manages it, `Delegate=yes` in the bot's unit.
+   *
+   * Windows: always a Job Object, which nobody leaves; `'cgroup'` throws.
    */
   containment?: 'auto' | 'keeper' | 'cgroup' | undefined
   /**
-   * What the whole tree may use together (Linux). Needs a cgroup whose controllers can be enabled: if that is not to be had,
-   * `spawnOwned` throws `ERR_OWNED_CGROUP`, and nothing was started.
+   * What the whole tree may use together. On Linux it needs a cgroup whose controllers can be enabled: if that is not to be had,
+   * `spawnOwned` throws `ERR_OWNED_CGROUP`, and nothing was started. On Windows the run's job has them.
    */
   limits?: RunLimits | undefined
   /**
@@ -138,6 +146,8 @@ export interface SpawnOwnedOptions extends SpawnOptions {
    * `TERMCAP`, `LINES` and `COLUMNS` are not passed on.
    *
    * Together with `stdio`, with `detached` or with `onOwnerExit: 'keep'` it is an error: nothing is started.
+   *
+   * Windows: a pseudo-console. It draws the output anew; `stdin.end()` types nothing.
    */
   pty?: boolean | PtyOptions | undefined
 }
@@ -154,9 +164,12 @@ export interface PtyOptions {
 
 /** See {@link SpawnOwnedOptions.limits}. */
 export interface RunLimits {
-  /** `memory.max`: beyond it the kernel takes memory back, and if it cannot, kills. Rounded down to whole pages by the kernel. */
+  /**
+   * `memory.max`: beyond it the kernel takes memory back, and if it cannot, kills. Rounded down to whole pages by the kernel. Windows: what
+   * all of the job may have committed; beyond it allocations fail.
+   */
   memoryBytes?: number | undefined
-  /** `pids.max`: beyond it `fork` fails with EAGAIN. Threads count as well. */
+  /** `pids.max`: beyond it `fork` fails with EAGAIN. Threads count as well. Windows: processes only; beyond it none is created. */
   processes?: number | undefined
 }
 
@@ -243,7 +256,7 @@ export type TerminationReason =
   | 'no-output-timeout'
   /** The command could not be started. */
   | 'spawn-error'
-  /** The root ended by itself, but a descendant had left its session and lived on. It was ended too. */
+  /** The root ended by itself, but a descendant had left its session and lived on. It was ended too. Not on Windows: nobody leaves a job. */
   | 'ownership-escape'
   /** The bot had gone. */
   | 'owner-exit'
@@ -312,7 +325,7 @@ export interface RunFilter {
 export interface CancelOptions {
   /** Default: the run's own `graceMs`. */
   graceMs?: number | undefined
-  /** The first signal. Default SIGTERM. SIGKILL skips the grace. */
+  /** The first signal. Default SIGTERM. SIGKILL skips the grace. Windows: whichever it is, Ctrl+Break, and this is what is told. */
   signal?: NodeJS.Signals | undefined
   /** What {@link RunExit.reason} is to say. Default `manual-cancel`. */
   reason?: TerminationReason | undefined
@@ -336,6 +349,8 @@ export interface CancelResult {
  *
  * Ending it ends its group if it leads one, and otherwise the process and its descendants. The entry goes when the process
  * has ended, or with {@link unregisterProcess}.
+ *
+ * Windows: it is put into a Job Object; what it starts from then on is ended with it.
  *
  * @throws if there is no such process, if it is one that must never be signalled (PID 1, this process, its
  * ancestors), if the run id is in use, or if the registry cannot be written: then no entry is left.
@@ -389,17 +404,19 @@ export interface RunRecord {
   readonly ownerInstanceId: string | null
   /** Until then an owner counts as alive of whom that cannot be found out. */
   readonly leaseExpiresAtMs: number | null
-  /** The process group the root is in; it is the run's only if it equals `pid`. */
+  /** The process group the root is in; it is the run's only if it equals `pid`. `null` on Windows. */
   readonly pgid: number | null
   /**
    * What holds the tree together: a keeper (a run of {@link spawnOwned}: nobody leaves), a keeper and a cgroup, the group that a
-   * registered process leads, or just the registered process and its descendants.
+   * registered process leads, or just the registered process and its descendants. On Windows a Job Object: nobody leaves.
    */
-  readonly containment: 'keeper' | 'cgroup' | 'group' | 'process'
-  /** The run's keeper, and the socket at which it can be asked. */
+  readonly containment: 'keeper' | 'cgroup' | 'group' | 'process' | 'job'
+  /** The run's keeper, and the socket at which it can be asked. On Windows the bot, and its named pipe. */
   readonly keeper?: { readonly startToken: string; readonly address: string }
   /** The directory of the run's cgroup. */
   readonly cgroup?: string
+  /** The name of the run's Job Object, if it is to be found by another bot. */
+  readonly job?: string
   readonly backendId?: string
   readonly scopeKey?: string
   /** Left out if there are none. */
@@ -409,7 +426,7 @@ export interface RunRecord {
   readonly createdAtMs: number
   readonly updatedAtMs: number
   readonly lastOutputAtMs: number | null
-  /** Start tokens of processes in a registered process's group, seen while it lived: they vouch for the group later. */
+  /** Start tokens of processes in a registered process's group, seen while it lived: they vouch for the group later. On Windows those of a kept run. */
   readonly members?: readonly string[]
   /** How it ended, if it had no owner then. */
   readonly exit?: RecordedExit
