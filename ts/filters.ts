@@ -76,6 +76,9 @@ function unknownCriterion(filter: RunFilter, [name]: readonly string[]): Error {
 }
 
 /** A run of spawnOwned, and not a process that was only registered. */
-export function isSpawned({ containment }: RunRecord): boolean {
-  return containment === 'keeper' || containment === 'cgroup'
+export function isSpawned({ containment, keeper }: RunRecord): boolean {
+  // On Windows both have a job; only a run of spawnOwned has somebody who keeps it.
+  return (
+    containment === 'keeper' || containment === 'cgroup' || (containment === 'job' && keeper !== undefined)
+  )
 }
