@@ -1,19 +1,31 @@
-// Builds everything: the addon and the keeper into native/, the TypeScript into dist/.
+// Builds everything: the addon and the keeper into native/ (on Windows, which has no keeper, into native/win32-<arch>/), the TypeScript into
+// dist/.
 // `--quiet` prints only what goes wrong.
 import { spawnSync } from 'node:child_process'
-import { chmodSync, copyFileSync, mkdirSync, readdirSync, renameSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { generateTypeDef } from '@napi-rs/cli'
 import { writeEsmEntries } from './esm-entries.mjs'
-import { bin, root, run } from './tools.mjs'
+import { bin, isWindows, root, run } from './tools.mjs'
 
 const quiet = process.argv.includes('--quiet') ? ['--quiet'] : []
 const native = join(root, 'native')
-mkdirSync(native, { recursive: true })
+/** Where ts/native.ts looks first. What is built for Windows elsewhere lies there, too (scripts/windows). */
+const installed = isWindows ? join(native, `win32-${process.arch}`) : native
+mkdirSync(installed, { recursive: true })
 
 await buildAddon()
-buildKeeper()
+if (!isWindows) buildKeeper()
 buildTypeScript()
 
 /**
@@ -32,15 +44,28 @@ async function buildAddon() {
   run('cargo', ['rustc', '--lib', '--crate-type', 'cdylib', ...features, ...quiet], { env })
   const { dts } = await generateTypeDef({ typeDefDir: types, cwd: root })
   writeFileSync(join(native, 'binding.d.ts'), dts)
-  install(join(root, 'target', target, 'release', 'libspawn_owned.so'), 'spawn-owned.node')
+  const library = isWindows ? 'spawn_owned.dll' : 'libspawn_owned.so'
+  install(join(root, 'target', target, 'release', library), 'spawn-owned.node')
 }
 
 /** Replaced, not overwritten: who runs it keeps its own file. */
 function install(built, name) {
-  const fresh = join(native, `.${name}-${process.pid}`)
+  const [fresh, place] = [join(installed, `.${name}-${process.pid}`), join(installed, name)]
   copyFileSync(built, fresh)
   chmodSync(fresh, 0o755)
-  renameSync(fresh, join(native, name))
+  // Windows does not replace what somebody has loaded, but lets it be moved away.
+  if (isWindows && existsSync(place)) moveAway(place)
+  renameSync(fresh, place)
+}
+
+function moveAway(place) {
+  const old = `${place}.old-${process.pid}`
+  renameSync(place, old)
+  try {
+    rmSync(old)
+  } catch {
+    // Somebody has it loaded. It is of no use to anybody else.
+  }
 }
 
 /**

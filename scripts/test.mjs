@@ -3,7 +3,7 @@
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { root, run } from './tools.mjs'
+import { isWindows, root, run } from './tools.mjs'
 
 const files = readdirSync(join(root, '__test__'))
   .filter((file) => file.endsWith('.test.mjs'))
@@ -13,6 +13,12 @@ const files = readdirSync(join(root, '__test__'))
 const folder = mkdtempSync(join(tmpdir(), 'spawn-owned-test-'))
 process.env.SPAWN_OWNED_REGISTRY = join(folder, 'process-registry.json')
 process.on('exit', () => rmSync(folder, { recursive: true, force: true }))
+
+// What the tests need there, built once: they run beside each other.
+if (isWindows) {
+  const { buildWindowsPrograms } = await import('../__test__/support/windows-programs.mjs')
+  buildWindowsPrograms()
+}
 
 run('cargo', ['nextest', 'run', '--cargo-quiet', '--status-level', 'fail', '--final-status-level', 'fail'])
 run(process.execPath, [

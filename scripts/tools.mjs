@@ -4,6 +4,8 @@ import { readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
+export const isWindows = process.platform === 'win32'
+
 /** The repository's root. */
 export const root = dirname(dirname(fileURLToPath(import.meta.url)))
 
@@ -19,7 +21,12 @@ export function bin(tool) {
 /** Runs a command in the root and ends this process with its status if it fails. `quiet`: output only on failure. */
 export function run(command, args, { quiet = false, env = process.env } = {}) {
   const stdio = quiet ? ['ignore', 'pipe', 'pipe'] : ['ignore', 'inherit', 'inherit']
-  const result = spawnSync(command, args, { cwd: root, env, stdio, maxBuffer: 1 << 28 })
+  const options = { cwd: root, env, stdio, maxBuffer: 1 << 28 }
+  // There npm is a batch file, which only a shell runs. Its arguments are ours, and need no quotes.
+  const needsShell = isWindows && command === 'npm'
+  const result = needsShell
+    ? spawnSync([command, ...args].join(' '), { ...options, shell: true })
+    : spawnSync(command, args, options)
   if (result.error) {
     console.error(`${command} cannot be run: ${result.error.message}`)
     process.exit(1)

@@ -4,22 +4,21 @@ import { spawnSync } from 'node:child_process'
 import { copyFileSync, cpSync, existsSync, mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { isWindows } from './system.mjs'
+import { isWindows, isWine } from './system.mjs'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const target = join(root, 'target', 'failpoints')
 
-/** Where a build for Windows leaves it. */
-const forWindows = [join(root, 'target', 'windows', 'failpoints', 'spawn-owned.node')].find((path) =>
-  existsSync(path),
-)
+/** Where a build on another system leaves it. */
+const forWine = join(root, 'target', 'windows', 'failpoints', 'spawn-owned.node')
 
-/** Why there is none; false if there is. On Windows it is built beforehand, and perhaps elsewhere. */
-export const withoutFailpoints = isWindows && !forWindows && 'no addon with failpoints was built for Windows'
+/** Why there is none; false if there is. Nothing can be built within Wine. */
+export const withoutFailpoints =
+  isWine && !existsSync(forWine) && 'no addon with failpoints was built for Windows'
 
 /** Builds it, and copies it to `file`. */
 export function buildFailpointsAddon(file) {
-  if (isWindows) return copyFileSync(forWindows, file)
+  if (isWine) return copyFileSync(forWine, file)
   const build = ['build', '--quiet', '--release', '--lib', '--features', 'failpoints', '--target-dir', target]
   // The release profile for how it treats panics, but not for its speed.
   const quick = { LTO: 'off', CODEGEN_UNITS: '16', OPT_LEVEL: '0' }
@@ -27,7 +26,7 @@ export function buildFailpointsAddon(file) {
   const env = { ...process.env, ...Object.fromEntries(profile) }
   const built = spawnSync('cargo', build, { cwd: root, env, encoding: 'utf8' })
   assert.equal(built.status, 0, built.stderr)
-  copyFileSync(join(target, 'release', 'libspawn_owned.so'), file)
+  copyFileSync(join(target, 'release', isWindows ? 'spawn_owned.dll' : 'libspawn_owned.so'), file)
 }
 
 /** The package in `directory`, with that addon. Scripts there import it by its name. */

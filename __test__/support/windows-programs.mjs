@@ -1,7 +1,8 @@
 // Builds the programs of fixtures/windows. Run by whoever prepares a test on Windows, there or elsewhere:
-// `node __test__/support/windows-programs.mjs [compiler]`, a gcc for Windows. Does nothing if all are newer than their sources.
-import { execFileSync } from 'node:child_process'
-import { copyFileSync, mkdirSync, renameSync, statSync } from 'node:fs'
+// `node __test__/support/windows-programs.mjs [compiler]`, a gcc for Windows; there also a clang, or that of Visual Studio if neither is
+// found. Does nothing if all are newer than their sources.
+import { execFileSync, execSync, spawnSync } from 'node:child_process'
+import { copyFileSync, mkdirSync, renameSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { isWindows, WINDOWS_PROGRAMS } from './system.mjs'
@@ -30,7 +31,13 @@ const sets = [
   },
 ]
 
-export function buildWindowsPrograms(compiler = isWindows ? 'gcc' : 'x86_64-w64-mingw32-gcc') {
+/** `undefined`: that of Visual Studio. */
+const usual = () =>
+  isWindows
+    ? ['gcc', 'clang'].find((name) => spawnSync(name, ['--version']).status === 0)
+    : 'x86_64-w64-mingw32-gcc'
+
+export function buildWindowsPrograms(compiler = usual()) {
   for (const set of sets) build(compiler, set)
 }
 
@@ -42,13 +49,38 @@ function build(compiler, { source: name, folder, names }) {
 
   mkdirSync(folder, { recursive: true })
   const first = join(folder, `unfinished-${process.pid}.exe`)
-  const flags = ['-std=c11', '-O1', '-Wall', '-Wextra', '-static']
-  execFileSync(compiler, [...flags, '-o', first, source(name)], { stdio: ['ignore', 'ignore', 'inherit'] })
+  if (compiler) compile(compiler, source(name), first)
+  else compileWithVisualStudio(source(name), first)
   for (const binary of binaries) {
     copyFileSync(first, `${binary}.${process.pid}`)
     renameSync(`${binary}.${process.pid}`, binary)
   }
   renameSync(first, join(folder, `${names[0]}.exe`))
+}
+
+const stdio = ['ignore', 'ignore', 'inherit']
+
+function compile(compiler, source, binary) {
+  const flags = ['-std=c11', '-O1', '-Wall', '-Wextra', '-static']
+  execFileSync(compiler, [...flags, '-o', binary, source, '-lshell32', '-luser32', '-ladvapi32'], { stdio })
+}
+
+/** It is in nobody's path: a batch file sets it up for whatever follows in the same shell. */
+function compileWithVisualStudio(source, binary) {
+  const installer = join(
+    process.env['ProgramFiles(x86)'],
+    'Microsoft Visual Studio',
+    'Installer',
+    'vswhere.exe',
+  )
+  const asked = ['-latest', '-products', '*', '-property', 'installationPath']
+  const folder = execFileSync(installer, asked, { encoding: 'utf8' }).trim()
+  const setUp = join(folder, 'VC', 'Auxiliary', 'Build', 'vcvarsall.bat')
+  const flags = ['/nologo', '/std:c11', '/utf-8', '/O1', '/W3', '/MT', '/D_CRT_SECURE_NO_WARNINGS']
+  const libraries = 'shell32.lib user32.lib advapi32.lib'
+  const call = `cl ${flags.join(' ')} /Fo"${binary}.obj" /Fe"${binary}" "${source}" ${libraries}`
+  execSync(`"${setUp}" ${process.arch} >NUL && ${call}`, { stdio: ['ignore', 'pipe', 'inherit'] })
+  rmSync(`${binary}.obj`, { force: true })
 }
 
 function modified(path) {
