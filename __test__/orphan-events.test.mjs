@@ -17,14 +17,7 @@ import {
 } from './support/bots.mjs'
 import { program } from './support/fixtures.mjs'
 import { crashed, crashedAs, GRACE_MS, kept, mistaken, owned } from './support/orphans.mjs'
-import {
-  isWindows,
-  NO_LINKS,
-  NO_NAMESPACES,
-  notUnderWine,
-  posixOnly,
-  WINE_CANNOT_ASK,
-} from './support/system.mjs'
+import { isWindows, NO_LINKS, NO_NAMESPACES, NOT_FROM_OUTSIDE, posixOnly } from './support/system.mjs'
 import { CLEANED_UP } from './support/witness.mjs'
 
 const options = { timeout: 30_000 }
@@ -95,7 +88,7 @@ describe('events and lines', together, () => {
 
   test(
     'DETECTED is written before the first signal, KILLED when it is gone',
-    notUnderWine(WINE_CANNOT_ASK, options),
+    posixOnly(NOT_FROM_OUTSIDE, options),
     async (t) => {
       const { next, path, witness } = await crashed(t, { tree: deaf })
       const reaping = next.reapOrphans({ graceMs: 1000 })

@@ -10,6 +10,7 @@ import { fileURLToPath } from 'node:url'
 import imported, * as names from 'spawn-owned'
 import dropIn, * as dropInNames from 'spawn-owned/child_process'
 import pty, * as ptyNames from 'spawn-owned/node-pty'
+import { NO_LINKS, posixOnly } from './support/system.mjs'
 
 const require = createRequire(import.meta.url)
 const root = fileURLToPath(new URL('..', import.meta.url))
@@ -150,7 +151,6 @@ import spawn_owned = require('spawn-owned')
 import nodes = require('spawn-owned/child_process')
 import pty = require('spawn-owned/node-pty')
 import type { ${types} } from 'spawn-owned'
-import { NO_LINKS, posixOnly } from './support/system.mjs'
 const { cancel, createSupervisor, installSignalHandlers, shutdown, spawnOwned } = spawn_owned
 ${body}`
 

@@ -37,9 +37,8 @@ import {
   NO_SESSIONS,
   NO_STOPPING,
   NO_ZOMBIES,
-  notUnderWine,
+  NOT_FROM_OUTSIDE,
   posixOnly,
-  WINE_CANNOT_ASK,
 } from './support/system.mjs'
 import { CLEANED_UP, openWitness } from './support/witness.mjs'
 
@@ -90,7 +89,7 @@ describe('its bot is dead:', together, () => {
     await witness.gone(20_000)
   })
 
-  test('SIGTERM comes first, and the grace is granted', notUnderWine(WINE_CANNOT_ASK, options), async (t) => {
+  test('SIGTERM comes first, and the grace is granted', posixOnly(NOT_FROM_OUTSIDE, options), async (t) => {
     const tree = { ready: 2, command: (path) => [program('cleans-up-on-sigterm'), [path]] }
     const { next, pid, witness } = await crashed(t, { tree, graceMs: 10_000 })
     assertReport(await next.reapOrphans(), { killed: [pid] })

@@ -26,6 +26,8 @@ export const ENDS_WITH_PARENT =
 export const NO_PTY_WITHOUT_BOT = 'on Windows nothing of a run with a terminal outlives its bot'
 export const NO_TTY = 'Windows has consoles instead of terminals: no tty, no stty, and output is drawn anew'
 export const NO_INTERPRETERS = 'on Windows no file names its interpreter'
+export const NOT_FROM_OUTSIDE =
+  'on Windows nobody is asked to end from outside, which takes a console that both share'
 export const WINE_CANNOT_ASK = 'Wine has no CTRL_BREAK: nobody can be asked to end, and no grace is granted'
 export const WINE_TAKES_ANY_LENGTH = 'Wine starts command lines of any length'
 export const NO_SOCKETS = 'on Windows Node gives no TCP connection to a command'
