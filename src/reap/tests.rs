@@ -1,6 +1,5 @@
 //! Whatever a file says, nobody is ended but who was recorded.
 
-use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
 use serde_json::json;
@@ -14,7 +13,11 @@ use crate::registry::{self, Containment, Keeper, Record, import};
 
 /// Lives until its standard input ends, in a group of its own.
 fn cat() -> Child {
-    Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0).spawn().unwrap()
+    // Windows has no cat. What its shell is told ends when that ends, too.
+    let mut command = Command::new(if cfg!(windows) { "cmd" } else { "cat" });
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()
 }
 
 fn process(child: &Child) -> ProcessRef {
