@@ -104,6 +104,8 @@ export interface NativeRun {
   reading(fd: number): void
   /** Somebody else reads it from here on. */
   lose(fd: number): void
+  /** It is about to be closed, and its name may be another's in a moment. */
+  closing(fd: number): void
   /** Whether this run keeps the event loop alive. It does, until told otherwise or forgotten. */
   keepAlive(on: boolean): void
   /** To be called when the run's end has been heard. */
@@ -203,6 +205,7 @@ function listen(run: number, listener: Listener): NativeRun {
     heard: () => host.heard(run),
     reading: (fd) => host.reading(run, fd),
     lose: (fd) => host.lose(run, fd),
+    closing: (fd) => host.closing(run, fd),
     keepAlive(on) {
       if (on === holding || !listeners.has(run)) return
       holding = on

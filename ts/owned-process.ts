@@ -253,6 +253,7 @@ export class OwnedProcess extends EventEmitter {
       closed: () => this.#closeOne(),
       reading: (fd) => this.#native?.reading(fd),
       lent: (fd) => this.#native?.lose(fd),
+      closing: (fd) => this.#native?.closing(fd),
       heard: () => this.#onOutput(),
     })
     this.#openEnds += this.#pipes.count

@@ -257,11 +257,13 @@ export interface PipesListener {
   reading(fd: number): void
   /** One of the outputs is read by somebody else from here on. */
   lent(fd: number): void
+  /** One of the outputs is about to be closed. */
+  closing(fd: number): void
   /** Something was read from one of the outputs. */
   heard(): void
 }
 
-const silentListener: PipesListener = { closed() {}, reading() {}, lent() {}, heard() {} }
+const silentListener: PipesListener = { closed() {}, reading() {}, lent() {}, closing() {}, heard() {} }
 
 /** A socket, by name too, that tells when something was read from it, whether or not anybody wants that yet. */
 class Socket extends net.Socket {
@@ -278,6 +280,12 @@ class Socket extends net.Socket {
     const wantsMore = super.push(chunk, encoding)
     if (chunk !== null) this.#listener.heard()
     return wantsMore
+  }
+
+  /** There a handle's value goes to the next one who opens something, at once. */
+  override _destroy(error: Error | null, callback: (error?: Error | null) => void): void {
+    if (isWindows) this.#listener.closing(this.#name)
+    super._destroy(error, callback)
   }
 
   /** Another command reads from it now. */

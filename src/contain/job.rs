@@ -7,7 +7,8 @@ use std::io;
 use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle, FromRawHandle, OwnedHandle};
 
 use windows_sys::Win32::Foundation::{
-    DUPLICATE_SAME_ACCESS, DuplicateHandle, ERROR_MORE_DATA, GetLastError, HANDLE,
+    DUPLICATE_SAME_ACCESS, DuplicateHandle, ERROR_ALREADY_EXISTS, ERROR_MORE_DATA, GetLastError, HANDLE,
+    SetLastError,
 };
 use windows_sys::Win32::System::JobObjects::{
     AssignProcessToJobObject, CreateJobObjectW, IsProcessInJob, JOB_OBJECT_LIMIT_ACTIVE_PROCESS,
@@ -43,12 +44,21 @@ pub struct Job {
 impl Job {
     /// A new one, with nobody in it. It ends everybody in it when its last handle is closed, however that comes about.
     ///
-    /// A name is for those that are to be found again by another bot. Nobody else can have it: it contains a random id.
+    /// A name is for those that are to be found again by another bot. One that somebody has already is refused (`EEXIST`): two runs in
+    /// one job would end together.
     pub fn create(name: Option<&str>, limits: Limits) -> Result<Self, Errno> {
         let name = name.map(wide);
         let name = name.as_ref().map_or(std::ptr::null(), |name| name.as_ptr());
-        // SAFETY: no attributes: the handle is not inherited. The name ends with a NUL.
-        let handle = unsafe { owned(CreateJobObjectW(std::ptr::null(), name)) }?;
+        // SAFETY: no attributes: the handle is not inherited. The name ends with a NUL. The error is that of this very call.
+        let (handle, error) = unsafe {
+            SetLastError(0);
+            let handle = CreateJobObjectW(std::ptr::null(), name);
+            let error = GetLastError();
+            (owned(handle)?, error)
+        };
+        if error == ERROR_ALREADY_EXISTS {
+            return Err(Errno::EEXIST);
+        }
         let job = Self { handle, limits };
         job.end_with_us(true)?;
         Ok(job)
@@ -134,14 +144,16 @@ impl Job {
         done(unsafe { TerminateJobObject(self.raw(), code) })
     }
 
-    /// Who is in it, each held: the list names numbers, and whoever has one by now must be in the job to be meant.
+    /// Who is in it, each held: the list names numbers, and whoever has one by now must be in the job to be meant. Fails if one cannot be
+    /// looked at: not being able to look is not the same as seeing nobody.
     pub fn members(&self) -> io::Result<Vec<Pin>> {
         let mut members = Vec::new();
         for pid in self.pids()? {
-            if let Ok(pin) = Pin::open(pid)
-                && !pin.has_ended()
-                && self.has(pin.as_handle()).unwrap_or(false)
-            {
+            let pin = match Pin::open(pid) {
+                Err(Errno::ESRCH) => continue,
+                opened => opened?,
+            };
+            if !pin.has_ended() && self.has(pin.as_handle())? {
                 members.push(pin);
             }
         }

@@ -141,7 +141,8 @@ impl Pin {
         }
     }
 
-    fn terminate(&self, code: u32) -> Result<(), Errno> {
+    /// Ends it, at once. `ESRCH` if it has ended.
+    pub(crate) fn terminate(&self, code: u32) -> Result<(), Errno> {
         // SAFETY: the handle is open.
         if unsafe { TerminateProcess(self.raw(), code) } != 0 {
             return Ok(());
@@ -153,11 +154,15 @@ impl Pin {
 
     /// What it has ended with; `None` while it runs.
     pub fn exit_code(&self) -> Option<u32> {
+        // In this order: one that ends in between would have the code of those who still run.
+        if !self.has_ended() {
+            return None;
+        }
         let mut code = 0;
         // SAFETY: the handle is open, and the pointer is to a local.
         let known =
             unsafe { windows_sys::Win32::System::Threading::GetExitCodeProcess(self.raw(), &raw mut code) };
-        (self.has_ended() && known != 0).then_some(code)
+        (known != 0).then_some(code)
     }
 
     pub fn has_ended(&self) -> bool {

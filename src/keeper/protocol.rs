@@ -23,7 +23,7 @@ use crate::contain::{ProcessInfo, Usage};
 use crate::run::lifecycle::Timeout;
 use crate::run::{Cause, ExitStatus, Force, Policy};
 
-pub const VERSION: u8 = 5;
+pub const VERSION: u8 = 4;
 
 /// Arguments and environment fit: the kernel itself takes no more than 6 MiB of both.
 pub const MAX_PAYLOAD: usize = 8 << 20;

@@ -227,6 +227,15 @@ impl Host {
         });
     }
 
+    /// The output with this name is about to be closed, and its name may be another's in a moment.
+    #[napi(catch_unwind)]
+    pub fn closing(&self, run: u32, stream: i32) {
+        self.ask(run, |run| {
+            run.closing(stream);
+            Ok(())
+        });
+    }
+
     /// Asks what the tree uses; the answer is an event. Returns an errno, 0 if the request is on its way.
     #[napi(catch_unwind)]
     pub fn usage(&self, run: u32) -> i32 {

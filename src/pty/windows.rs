@@ -65,8 +65,11 @@ impl Terminal {
     pub fn catch_up(&self) {}
 
     /// Closes it, as when a window is closed: whoever uses it is told to end.
+    #[must_use]
     pub fn ask_to_end(&self) -> bool {
-        self.close()
+        self.close();
+        // Whoever was faster has asked.
+        true
     }
 
     /// Nobody of ours writes to it any more.
@@ -79,18 +82,15 @@ impl Terminal {
         self.close();
     }
 
-    /// Returns whether it was open.
-    ///
     /// Older systems wait here until everything that was written has been read. That may take as long as the bot likes, so it is waited
     /// for elsewhere.
-    fn close(&self) -> bool {
+    fn close(&self) {
         let console = self.console.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(console) = console else { return false };
+        let Some(console) = console else { return };
         // SAFETY: it was open, and nobody else has it any more.
         let close = move || unsafe { ClosePseudoConsole(console) };
         // Without a thread there is no runtime either, and no bot that could go on.
         let _ = runtime::in_background(close);
-        true
     }
 }
 

@@ -147,7 +147,7 @@ fn from_outside(record: &Record, signal: i32, grace: Duration, reason: &str) -> 
         escaped: Vec::new(),
         survivors: Vec::new(),
     };
-    if record.containment.has_keeper() && cookie::is_around_us(&record.run_id) {
+    if record.keeper.is_some() && cookie::is_around_us(&record.run_id) {
         ended.survivors.push(ourselves());
         return ended;
     }

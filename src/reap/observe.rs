@@ -9,7 +9,7 @@ use super::classify::{Boot, Facts, Group, Keeper, Lease, Namespace, Owner, Prote
 use crate::contain::cookie;
 use crate::contain::outside::{GroupState, Scan, Target};
 use crate::identity::{self, ProcessRef, State, read_stat};
-use crate::registry::{self, Record, import, now_ms};
+use crate::registry::{self, Containment, Record, import, now_ms};
 
 /// Below this the system's own processes live.
 const LOWEST_PID: i32 = 100;
@@ -130,7 +130,14 @@ impl<'a> Observer<'a> {
         if !scan.may_have(&target) {
             return (if target.leads_group { Group::Empty } else { Group::NotLed }, false);
         }
-        let carriers = target.run_id.is_some() && scan.has_living(&target).unwrap_or(false);
+        // What was spawned is found by its cookie, or by its job.
+        let is_searched = target.run_id.is_some() || record.containment == Containment::Job;
+        let carriers = match scan.has_living(&target) {
+            Ok(living) => is_searched && living,
+            // As above.
+            Err(_) if record.containment == Containment::Job => return (Group::Unproven, false),
+            Err(_) => false,
+        };
         if !target.leads_group {
             return (Group::NotLed, carriers);
         }
@@ -172,7 +179,7 @@ impl<'a> Observer<'a> {
 
     /// Whether we are a part of the run: whatever carries its cookie may be our own.
     fn belongs_to(record: &Record) -> bool {
-        record.containment.has_keeper() && cookie::is_around_us(&record.run_id)
+        record.keeper.is_some() && cookie::is_around_us(&record.run_id)
     }
 }
 

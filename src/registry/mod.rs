@@ -31,7 +31,7 @@ pub use error::RegistryError;
 pub use instance::{Entry, Instance};
 pub use kept::Kept;
 pub use ledger::Registry;
-pub use record::{Claim, Containment, Exit, Keeper, Line, Owner, Record, State};
+pub use record::{Claim, Containment, Exit, Keeper, KeptRules, Line, Owner, Record, State};
 pub use scopes::ScopeLock;
 pub use table::Table;
 

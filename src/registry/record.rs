@@ -9,6 +9,7 @@ use crate::contain::cgroup::Recorded;
 use crate::identity::ProcessRef;
 use crate::run::Policy;
 pub use crate::run::State;
+use crate::run::lifecycle::Timeout;
 
 /// One run: an entry of the registry file, in the shape that people and other bots read.
 ///
@@ -48,6 +49,9 @@ pub struct Record {
     /// Windows: the name of the run's Job Object, if it has one: of those that may outlive their bot. It lives as long as the root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
+    /// Windows, of a run that may outlive its bot: its rules, which no keeper remembers then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rules: Option<KeptRules>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -99,6 +103,16 @@ pub struct Keeper {
     pub address: String,
 }
 
+/// What whoever takes a run over has to know of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct KeptRules {
+    pub on_leader_exit: Policy,
+    /// The overall deadline, counted from `startedAt`, and the signal it starts with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Timeout>,
+}
+
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -143,6 +157,7 @@ impl Record {
             keeper: None,
             cgroup: None,
             job: None,
+            rules: None,
             backend_id: None,
             scope_key: None,
             labels: BTreeMap::new(),

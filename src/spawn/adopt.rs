@@ -92,14 +92,14 @@ fn listen(
         Ok((line, ear)) => {
             // Its bot may not have lived to say so.
             entry.started();
-            let cgroup = record.cgroup;
+            let held_by = record.cgroup.or(record.job);
             let run = Run::new(line, runtime, entry, record.grace_ms, None, None);
             let ears = Ears {
                 run: run.clone(),
                 exec: None,
                 ear: Some(ear),
                 root,
-                cgroup,
+                held_by,
                 origin: None,
                 run_id: record.run_id,
                 silence: None,

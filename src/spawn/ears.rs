@@ -26,8 +26,8 @@ pub struct Ears {
     /// `None` once it is listened to.
     pub ear: Option<Ear>,
     pub root: ProcessRef,
-    /// The directory of its cgroup.
-    pub cgroup: Option<String>,
+    /// What holds it beside its keeper: the directory of its cgroup, or the name of its job.
+    pub held_by: Option<String>,
     /// `None` for an adopted run: another bot's zygote is none of ours.
     pub origin: Option<Origin>,
     pub run_id: String,
@@ -164,8 +164,8 @@ impl Ears {
 
     /// Its keeper has died without a last word.
     async fn end_from_outside(&self) -> Vec<ProcessInfo> {
-        let (root, run_id, cgroup) = (self.root.clone(), self.run_id.clone(), self.cgroup.clone());
-        end_lost(&self.run, self.origin.as_ref(), root, run_id, cgroup).await
+        let (root, run_id, held_by) = (self.root.clone(), self.run_id.clone(), self.held_by.clone());
+        end_lost(&self.run, self.origin.as_ref(), root, run_id, held_by).await
     }
 }
 

@@ -117,6 +117,13 @@ impl Run {
         }
     }
 
+    /// The output with this name is about to be closed.
+    pub fn closing(&self, fd: RawStream) {
+        if let Some(listening) = self.listening() {
+            listening.closing(fd);
+        }
+    }
+
     /// It has been silent for too long.
     pub(super) fn silent(&self, limit_ms: u64) {
         // A keeper that cannot be told is dead, which its listener notices. One that was stopped hears it when it is woken.

@@ -70,6 +70,13 @@ impl Listening {
         self.inner().outputs.retain(|output| output.fd != fd);
     }
 
+    /// The bot is about to close that stream: its name may be another's in a moment.
+    pub fn closing(&self, fd: RawStream) {
+        for output in self.inner().outputs.iter_mut().filter(|output| output.fd == fd) {
+            output.fd = -1;
+        }
+    }
+
     pub fn extend(&self, ms: u64) {
         self.inner().silence.extend(ms);
     }

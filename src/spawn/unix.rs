@@ -251,7 +251,7 @@ impl Begun {
             exec: Some(Exec(exec)),
             ear: Some(Ear { heard: Vec::new(), inbox }),
             root,
-            cgroup,
+            held_by: cgroup,
             origin: Some(origin),
             run_id: launch.run_id,
             silence: None,

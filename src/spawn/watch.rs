@@ -99,6 +99,16 @@ fn note(entry: &Entry, record: &mut Arc<Record>, mut members: Vec<ProcessRef>) {
     }
 }
 
+/// Each once.
+fn with(mut members: Vec<ProcessRef>, others: Vec<ProcessRef>) -> Vec<ProcessRef> {
+    for other in others {
+        if !members.contains(&other) {
+            members.push(other);
+        }
+    }
+    members
+}
+
 /// What holds the tree together, if that can be asked.
 #[cfg(unix)]
 struct Tree;
@@ -129,16 +139,19 @@ impl Tree {
     /// `None` if there is none; `Some(None)` if it cannot be seen who is in it.
     #[allow(clippy::option_option)]
     fn members(&self) -> Option<Option<Vec<ProcessRef>>> {
-        Some(self.0.as_ref()?.processes().ok())
+        let job = self.0.as_ref()?;
+        // Somebody may be in it who is just going, or cannot be seen.
+        Some(job.processes().ok().filter(|members| !members.is_empty() || job.active() == Ok(0)))
     }
 }
 
 /// Who is, or was so long ago, alive of the tree; `None` if that cannot be seen.
 async fn look(tree: &Arc<Tree>, record: &Arc<Record>, age: Duration) -> Option<Vec<ProcessRef>> {
     static LAST: Mutex<Option<(Instant, Arc<Scan>)>> = Mutex::new(None);
-    if let Some(members) = tree.members() {
-        return members;
-    }
+    let in_job = match tree.members() {
+        Some(members) => members?,
+        None => Vec::new(),
+    };
     let record = record.clone();
     let look = move || {
         let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
@@ -155,7 +168,7 @@ async fn look(tree: &Arc<Tree>, record: &Arc<Record>, age: Duration) -> Option<V
         let target = target(&record, record.start_token.as_ref()?);
         let members = scan.living(&target).ok()?;
         // Somebody may be in its cgroup who cannot be seen.
-        if members.is_empty() && scan.has_living(&target).ok()? { None } else { Some(members) }
+        if members.is_empty() && scan.has_living(&target).ok()? { None } else { Some(with(members, in_job)) }
     };
     runtime::get().ok()?.run(look).await.flatten()
 }

@@ -103,22 +103,25 @@ struct Hunt<'a> {
     /// Proven to be the run's, and nobody in it who is off limits.
     job: Option<Job>,
     signalled: HashSet<i32>,
+    /// Somebody who is named, and cannot be looked at.
+    unseen: Option<(ProcessRef, Errno)>,
 }
 
 impl<'a> Hunt<'a> {
     fn new(target: &'a Target<'a>) -> Self {
-        Self { target, known: HashMap::new(), job: None, signalled: HashSet::new() }
+        Self { target, known: HashMap::new(), job: None, signalled: HashSet::new(), unseen: None }
     }
 
     /// Adds whoever can be proven now.
     fn find(&mut self, scan: &Scan) -> io::Result<()> {
+        self.unseen = None;
         let named = std::iter::once(self.target.root).chain(self.target.members);
         for process in named.filter(|process| !scan.is_off_limits(process.pid)) {
             match process.pinned() {
                 Ok(pin) => drop(self.known.entry(process.pid).or_insert(pin)),
                 Err(Errno::ESRCH) => {}
-                // Another's: it is named as a survivor, by whoever cannot end it.
-                Err(errno) => return Err(errno.into()),
+                // Whoever has the number now cannot be looked at. It may be another user's, and is nobody of ours to touch.
+                Err(errno) => self.unseen = Some((process.clone(), errno)),
             }
         }
         self.find_job(scan)?;
@@ -128,7 +131,8 @@ impl<'a> Hunt<'a> {
         Ok(())
     }
 
-    /// A job of that name, if somebody is in it who is proven to be the run's.
+    /// A job of that name, if somebody is in it who is proven to be the run's. If we are in it ourselves it is not ended from here: what
+    /// else is in it may be our own.
     fn find_job(&mut self, scan: &Scan) -> io::Result<()> {
         if self.job.is_none()
             && let Some(job) = self.target.job.and_then(|name| Job::open(name).ok())
@@ -138,12 +142,11 @@ impl<'a> Hunt<'a> {
         }
         let Some(job) = &self.job else { return Ok(()) };
         let members = job.members()?;
-        let is_shared = members.iter().any(|member| scan.is_off_limits(member.pid()));
-        for member in members.into_iter().filter(|member| !scan.is_off_limits(member.pid())) {
-            self.known.entry(member.pid()).or_insert(member);
+        if members.iter().any(|member| scan.is_off_limits(member.pid())) {
+            return Err(io::Error::other("we are a part of this run ourselves"));
         }
-        if is_shared {
-            self.job = None;
+        for member in members {
+            self.known.entry(member.pid()).or_insert(member);
         }
         Ok(())
     }
@@ -193,17 +196,22 @@ impl<'a> Hunt<'a> {
                     return self.ended(survivors);
                 }
                 Err(_) => {}
-                Ok(())
-                    if self.living().next().is_none()
-                        && self.job.as_ref().is_none_or(|job| job.active() == Ok(0)) =>
-                {
-                    return self.ended(Vec::new());
+                Ok(()) if self.is_gone() => {
+                    let unseen =
+                        self.unseen.as_ref().map(|(process, errno)| unseen(process, &errno.to_string()));
+                    return self.ended(unseen.into_iter().collect());
                 }
                 Ok(()) => {
                     let refused = self.kill(code);
                     let survivors: Vec<_> =
                         self.living().map(|(process, pin)| survivor(&process, pin)).collect();
                     let all_refused = !survivors.is_empty() && survivors.len() == refused;
+                    if is_late && survivors.is_empty() {
+                        return self.ended(vec![unseen(
+                            self.target.root,
+                            "somebody is in its job who cannot be seen",
+                        )]);
+                    }
                     if is_late || all_refused {
                         return self.ended(survivors);
                     }
@@ -213,17 +221,20 @@ impl<'a> Hunt<'a> {
         }
     }
 
+    fn is_gone(&self) -> bool {
+        self.living().next().is_none() && self.job.as_ref().is_none_or(|job| job.active() == Ok(0))
+    }
+
     /// Returns how many of them we must not end.
     fn kill(&mut self, code: u32) -> usize {
         if let Some(job) = &self.job {
             // Who cannot be ended this way is, or is not, one by one.
             let _ = job.terminate(code);
         }
-        let signal = i32::try_from(code).unwrap_or(0) & 0x7f;
         let mut refused = 0;
         let until = Instant::now() + PASS;
         for (pid, pin) in &self.known {
-            match pin.signal(signal) {
+            match pin.terminate(code) {
                 Ok(()) | Err(Errno::ESRCH) => drop(self.signalled.insert(*pid)),
                 Err(_) => refused += 1,
             }

@@ -61,10 +61,12 @@ unsafe extern "system" fn call(callback: *mut c_void, _timed_out: bool) {
 
 impl Drop for Wait {
     fn drop(&mut self) {
-        // SAFETY: the registration is ours. With this handle the call returns when the callback is not running any more.
+        // SAFETY: the registration is ours. With this handle the call returns when the callback is not running any more. If it fails, that
+        // is not so, and the callback must not be freed.
         unsafe {
-            UnregisterWaitEx(self.registration, INVALID_HANDLE_VALUE);
-            drop(Box::from_raw(self.callback));
+            if UnregisterWaitEx(self.registration, INVALID_HANDLE_VALUE) != 0 {
+                drop(Box::from_raw(self.callback));
+            }
         }
     }
 }

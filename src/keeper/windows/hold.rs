@@ -21,12 +21,16 @@ use crate::registry::Entry;
 use crate::run::lifecycle::{Action, Event, Lifecycle, Rules};
 use crate::run::signal::{CONTROL_C_EXIT, SIGKILL, exit_code};
 use crate::run::{Cause, ExitStatus, Policy, State};
+use crate::spawn::runtime;
 
 /// While members are being ended, they are looked at this often even if nobody reports.
 const KILL_PASS_MS: u64 = 5;
 
 /// How often a job is looked at whose root is gone, in case a message was lost.
 const LINGER_PASS_MS: u64 = 1_000;
+
+/// How often it is written down who is in a job.
+const NOTE_EVERY: Duration = Duration::from_millis(100);
 
 /// A report lists at most so many processes.
 const MAX_LISTED: usize = 1024;
@@ -45,6 +49,8 @@ pub enum Message {
     RootEnded,
     /// Somebody has come into the job or gone.
     Changed,
+    /// Those who were in it are written down.
+    Noted(Vec<ProcessRef>),
 }
 
 /// The root, held: its number is nobody else's.
@@ -106,12 +112,14 @@ pub type Polite = Box<dyn Fn() -> bool + Send + Sync>;
 
 /// What is to be held.
 pub struct Holding {
-    pub job: Job,
+    pub job: Arc<Job>,
     pub root: Arc<Held>,
     pub rules: Rules,
     pub entry: Entry,
     /// How it is asked to end if it has a terminal.
     pub polite: Option<Polite>,
+    /// How long it has run, if that is known. Else its deadline counts from when it is told that it runs.
+    pub age: Option<Duration>,
 }
 
 /// Has the run held by the native thread. What is said to it, and what it says.
@@ -126,8 +134,14 @@ pub fn hold(
     let told = messages.clone();
     let wait = holding.root.pin.on_exit(move || drop(told.send(Message::RootEnded)))?;
     let listed = door::list(holding.entry.key(), messages.clone());
+    let mut life = Lifecycle::new(holding.rules);
+    if holding.age.is_some() {
+        life.on(Event::Started, 0);
+    }
     let keeper = Keeper {
-        life: Lifecycle::new(holding.rules),
+        life,
+        age_ms: holding.age.map_or(0, |age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
+        messages: messages.clone(),
         job: holding.job,
         root: holding.root,
         entry: holding.entry,
@@ -141,9 +155,8 @@ pub fn hold(
         at_once: None,
         root_exit: None,
         active: u32::MAX,
-        members: Vec::new(),
-        end: None,
-        _subscription: subscription,
+        members: Members::default(),
+        subscription,
         _wait: wait,
         _listed: listed,
     };
@@ -151,18 +164,31 @@ pub fn hold(
     Ok((messages, ear))
 }
 
+/// Who was written down, and whether somebody is at it.
+#[derive(Default)]
+struct Members {
+    known: Vec<ProcessRef>,
+    is_noting: bool,
+    has_changed: bool,
+}
+
 struct Keeper {
     /// First, so that it goes first: it waits for what the root holds.
     _wait: Wait,
-    job: Job,
+    job: Arc<Job>,
     root: Arc<Held>,
     life: Lifecycle,
+    /// Of the run, when it came to us.
+    age_ms: u64,
     entry: Entry,
+    /// To ourselves.
+    messages: UnboundedSender<Message>,
     polite: Option<Polite>,
     inbox: UnboundedReceiver<Message>,
     /// `None` once it is gone.
     owner: Option<UnboundedSender<Report>>,
     visitors: Vec<UnboundedSender<Report>>,
+    /// Since when we hold it.
     born: Instant,
     /// What the cancel that has ended the run gave as its reason.
     reason: String,
@@ -171,10 +197,8 @@ struct Keeper {
     at_once: Option<i32>,
     root_exit: Option<ExitStatus>,
     active: u32,
-    /// Who was written down.
-    members: Vec<ProcessRef>,
-    end: Option<End>,
-    _subscription: Option<Subscription>,
+    members: Members,
+    subscription: Option<Subscription>,
     _listed: door::Listed,
 }
 
@@ -184,12 +208,10 @@ impl Keeper {
         while !self.life.is_over() {
             let first = self.next_message().await;
             self.look_at_tree();
-            let mut next = first;
-            while let Some(message) = next {
-                if !self.take(message) {
-                    return;
-                }
-                next = self.inbox.try_recv().ok();
+            if let Some(message) = first
+                && !self.take(message)
+            {
+                return;
             }
             self.tell(Event::Tick);
         }
@@ -201,7 +223,7 @@ impl Keeper {
         let mut until = self.life.wake_at().map(|at| at.saturating_sub(now));
         if self.life.is_killing() {
             until = Some(until.unwrap_or(u64::MAX).min(KILL_PASS_MS));
-        } else if self.root_exit.is_some() {
+        } else if self.root_exit.is_some() || self.subscription.is_none() {
             until = Some(until.unwrap_or(u64::MAX).min(LINGER_PASS_MS));
         }
         match until {
@@ -221,11 +243,21 @@ impl Keeper {
             Message::Wished(payload, visitor) => self.serve(&payload, &visitor),
             Message::RootEnded => {}
             Message::Changed => self.note_members(),
+            Message::Noted(members) => {
+                self.members.known = members;
+                self.members.is_noting = false;
+                if self.members.has_changed {
+                    self.note_members();
+                }
+            }
         }
         true
     }
 
     fn look_at_tree(&mut self) {
+        if let Some(subscription) = &self.subscription {
+            subscription.looking();
+        }
         if self.life.is_killing() {
             self.kill();
         }
@@ -357,18 +389,28 @@ impl Keeper {
     }
 
     /// Those who are to be found when their bot is gone, and the root with it. Only of a run that outlives its bot.
+    ///
+    /// To look at many processes, and to write, may take a while: that is done elsewhere, and at most once in a [`NOTE_EVERY`].
     fn note_members(&mut self) {
         if self.life.rules().on_owner_exit != Policy::Keep {
             return;
         }
-        let Ok(mut members) = self.job.processes() else { return };
-        members.retain(|member| *member != self.root.process);
-        members.truncate(MAX_LISTED);
-        // Who is gone does no harm there.
-        if members.iter().any(|member| !self.members.contains(member)) {
-            self.entry.members(members.clone());
-            self.members = members;
+        self.members.has_changed = self.members.is_noting;
+        if self.members.is_noting {
+            return;
         }
+        self.members.is_noting = true;
+        let (job, entry, root) = (self.job.clone(), self.entry.clone(), self.root.process.clone());
+        let (known, messages) = (std::mem::take(&mut self.members.known), self.messages.clone());
+        tokio::spawn(async move {
+            let note = move || note(&job, &entry, &root, known);
+            let noted = match runtime::get() {
+                Ok(runtime) => runtime.run(note).await,
+                Err(_) => None,
+            };
+            tokio::time::sleep(NOTE_EVERY).await;
+            let _ = messages.send(Message::Noted(noted.unwrap_or_default()));
+        });
     }
 
     /// That the tree is being ended. A root that exits by itself is told as such.
@@ -376,6 +418,7 @@ impl Keeper {
         (cause != Cause::RootExit).then(|| Report::Ending { cause, reason: self.reason.clone() })
     }
 
+    /// Who is left. If that cannot be seen, somebody is said to be: nobody is only if nobody is counted.
     fn survivors(&self) -> Vec<ProcessInfo> {
         let members = self.job.members().unwrap_or_default();
         let described = members.iter().take(MAX_LISTED).filter_map(|pin| {
@@ -383,7 +426,13 @@ impl Keeper {
             let why = "it was ended, and is still there".to_owned();
             Some(ProcessInfo { pid: stat.pid, start: stat.start, command: stat.comm, why })
         });
-        described.collect()
+        let mut survivors: Vec<_> = described.collect();
+        if survivors.is_empty() && self.job.active() != Ok(0) {
+            let ProcessRef { pid, start, .. } = self.root.process;
+            let why = "somebody is left in its job who cannot be seen".to_owned();
+            survivors.push(ProcessInfo { pid, start, command: String::new(), why });
+        }
+        survivors
     }
 
     fn finish(&mut self, survivors: Vec<ProcessInfo>) {
@@ -396,7 +445,6 @@ impl Keeper {
             escaped: Vec::new(),
             survivors,
         };
-        self.end = Some(end.clone());
         self.send(&Report::Extinct(end));
     }
 
@@ -412,8 +460,21 @@ impl Keeper {
     }
 
     fn now(&self) -> u64 {
-        u64::try_from(self.born.elapsed().as_millis()).unwrap_or(u64::MAX)
+        u64::try_from(self.born.elapsed().as_millis()).unwrap_or(u64::MAX).saturating_add(self.age_ms)
     }
+}
+
+/// Writes down who is in a job, if somebody is new. Returns who was.
+fn note(job: &Job, entry: &Entry, root: &ProcessRef, known: Vec<ProcessRef>) -> Vec<ProcessRef> {
+    let Ok(mut members) = job.processes() else { return known };
+    members.retain(|member| member != root);
+    members.truncate(MAX_LISTED);
+    // Who is gone does no harm there.
+    if members.iter().all(|member| known.contains(member)) {
+        return known;
+    }
+    entry.members(members.clone());
+    members
 }
 
 #[cfg(test)]

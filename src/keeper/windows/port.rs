@@ -4,7 +4,8 @@
 
 use std::collections::HashMap;
 use std::os::windows::io::{AsHandle, AsRawHandle, FromRawHandle, OwnedHandle};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tokio::sync::mpsc::UnboundedSender;
 use windows_sys::Win32::Foundation::INVALID_HANDLE_VALUE;
@@ -24,7 +25,14 @@ pub struct Port {
 #[derive(Debug, Default)]
 struct Listeners {
     next: usize,
-    by_key: HashMap<usize, UnboundedSender<Message>>,
+    by_key: HashMap<usize, Listener>,
+}
+
+#[derive(Debug)]
+struct Listener {
+    messages: UnboundedSender<Message>,
+    /// It was told, and has not looked yet: to be told again would only fill its queue.
+    is_told: Arc<AtomicBool>,
 }
 
 /// Somebody who is told when something happens in a job, until this is dropped.
@@ -32,6 +40,14 @@ struct Listeners {
 pub struct Subscription {
     port: &'static Port,
     key: usize,
+    is_told: Arc<AtomicBool>,
+}
+
+impl Subscription {
+    /// From here on what happens is news.
+    pub fn looking(&self) {
+        self.is_told.store(false, Ordering::Release);
+    }
 }
 
 static PORT: OnceLock<Port> = OnceLock::new();
@@ -68,14 +84,15 @@ impl Port {
         job: &Job,
         listener: UnboundedSender<Message>,
     ) -> Result<Subscription, Errno> {
+        let is_told = Arc::new(AtomicBool::new(false));
         let key = {
             let mut listeners = self.listeners();
             listeners.next += 1;
             let key = listeners.next;
-            listeners.by_key.insert(key, listener);
+            listeners.by_key.insert(key, Listener { messages: listener, is_told: is_told.clone() });
             key
         };
-        let subscription = Subscription { port: self, key };
+        let subscription = Subscription { port: self, key, is_told };
         job.tell(self.handle.as_handle(), key)?;
         Ok(subscription)
     }
@@ -96,8 +113,10 @@ impl Port {
             if got == 0 {
                 return;
             }
-            if let Some(listener) = self.listeners().by_key.get(&key) {
-                let _ = listener.send(Message::Changed);
+            if let Some(listener) = self.listeners().by_key.get(&key)
+                && !listener.is_told.swap(true, Ordering::AcqRel)
+            {
+                let _ = listener.messages.send(Message::Changed);
             }
         }
     }

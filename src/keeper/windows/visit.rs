@@ -2,12 +2,15 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
+use std::os::windows::fs::OpenOptionsExt;
 use std::os::windows::io::AsRawHandle;
 use std::time::{Duration, Instant};
 
 use windows_sys::Win32::Foundation::ERROR_PIPE_BUSY;
+use windows_sys::Win32::Storage::FileSystem::SECURITY_IDENTIFICATION;
 use windows_sys::Win32::System::Pipes::{GetNamedPipeServerProcessId, PeekNamedPipe};
 
+use super::door;
 use crate::errno::Errno;
 use crate::identity::{ProcessRef, State};
 use crate::keeper::protocol::{self, End, Inbox, Report, Request};
@@ -33,6 +36,12 @@ impl Visit {
     pub fn start(keeper: &ProcessRef, address: &str, root: &ProcessRef) -> Result<Self, Errno> {
         if keeper.state() != State::Alive {
             return Err(Errno::ESRCH);
+        }
+        // A file can name any place, and to go there may tell whoever sits there who we are.
+        if !address.starts_with(&door::prefix(keeper.pid, keeper.start))
+            || address[4..].contains(['/', '.', ':'])
+        {
+            return Err(Errno::EPERM);
         }
         let pipe = connect(address, Instant::now() + LIMIT)?;
         let mut server = 0;
@@ -115,7 +124,12 @@ impl Visit {
 /// Somebody else may be at the door; then there is another one in a moment.
 fn connect(address: &str, give_up_at: Instant) -> Result<File, Errno> {
     loop {
-        match OpenOptions::new().read(true).write(true).open(address) {
+        match OpenOptions::new()
+            .read(true)
+            .write(true)
+            .security_qos_flags(SECURITY_IDENTIFICATION)
+            .open(address)
+        {
             Err(error)
                 if error.raw_os_error() == Some(ERROR_PIPE_BUSY.cast_signed())
                     && Instant::now() < give_up_at =>

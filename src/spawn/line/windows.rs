@@ -13,7 +13,7 @@ use crate::identity::ProcessRef;
 use crate::keeper::protocol::{self, Report, Request};
 use crate::keeper::visit::Visit;
 use crate::keeper::windows::{self as keeper, Held, Holding, Message};
-use crate::registry::{Entry, Keeper, Record};
+use crate::registry::{Entry, Keeper, Record, now_ms};
 use crate::run::Policy;
 use crate::run::lifecycle::{KILL_LIMIT_MS, Rules};
 use crate::run::signal::{SIGKILL, ends_on_windows};
@@ -102,7 +102,9 @@ pub fn take_over(
 ) -> Result<(Line, Ear), Errno> {
     match Visit::start(&keeper.start_token, &keeper.address, root) {
         Ok(_) => return Err(Errno::EBUSY),
-        Err(Errno::ESRCH | Errno::ECONNREFUSED) => {}
+        Err(Errno::ESRCH) => {}
+        // It lives, and its door cannot be found: then it may hold the run.
+        Err(Errno::ECONNREFUSED) => return Err(Errno::EBUSY),
         Err(errno) => return Err(errno),
     }
     let pin = root.pinned()?;
@@ -110,12 +112,20 @@ pub fn take_over(
     if !job.has(std::os::windows::io::AsHandle::as_handle(&pin))? {
         return Err(Errno::ESRCH);
     }
+    let kept = record.rules.as_ref();
     Line::hold(Holding {
-        job,
+        job: Arc::new(job),
         root: Arc::new(Held::new(pin, root.clone())),
-        rules: Rules { on_owner_exit: Policy::Keep, grace_ms: record.grace_ms, ..Rules::default() },
+        rules: Rules {
+            on_owner_exit: Policy::Keep,
+            on_leader_exit: kept.map_or(Policy::Kill, |rules| rules.on_leader_exit),
+            timeout: kept.and_then(|rules| rules.timeout),
+            grace_ms: record.grace_ms,
+            ..Rules::default()
+        },
         entry: entry.clone(),
         polite: None,
+        age: Some(Duration::from_millis(now_ms().saturating_sub(record.started_at))),
     })
 }
 
@@ -125,11 +135,13 @@ pub async fn end_lost(
     _origin: Option<&Origin>,
     root: ProcessRef,
     run_id: String,
-    _cgroup: Option<String>,
+    job: Option<String>,
 ) -> Vec<ProcessInfo> {
     let limit = Duration::from_millis(KILL_LIMIT_MS);
-    let end =
-        move || outside::end_tree(&Target::spawned(&root, &run_id), SIGKILL, Duration::ZERO, limit).survivors;
+    let end = move || {
+        let target = Target { job: job.as_deref(), ..Target::spawned(&root, &run_id) };
+        outside::end_tree(&target, SIGKILL, Duration::ZERO, limit).survivors
+    };
     match runtime::get() {
         Ok(runtime) => runtime.run(end).await.unwrap_or_default(),
         Err(_) => Vec::new(),

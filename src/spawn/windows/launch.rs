@@ -3,7 +3,8 @@
 //! The order is what makes it safe. The process is created in its job, and suspended: it has not executed anything when it is
 //! written down, and when it executes its first instruction it is both contained and recorded. Should the bot die in between, the
 //! kernel closes the only handle of the job, and with it goes what was created. That holds for a run that is to outlive its bot too,
-//! until it is recorded: only then its job is told so.
+//! until it runs: only then its root is given a handle of the job, by which that outlives us. Were it given before, a bot that dies
+//! in between would leave a process that nobody ever has begin.
 
 use std::os::windows::io::{AsHandle, AsRawHandle, OwnedHandle, RawHandle};
 use std::path::{Path, PathBuf};
@@ -23,7 +24,7 @@ use crate::errno::Errno;
 use crate::identity::{self, ProcessRef};
 use crate::keeper::windows::{self as keeper, Held, Holding, Polite};
 use crate::pty::Terminal;
-use crate::registry::{self, Containment, Entry, Record, State};
+use crate::registry::{self, Containment, Entry, KeptRules, Record, State};
 use crate::run::Policy;
 use crate::run::lifecycle::Rules;
 use crate::run::signal::{SIGKILL, exit_code};
@@ -48,7 +49,9 @@ pub struct Pending {
 
 struct Begun {
     suspended: Suspended,
-    job: Job,
+    job: Arc<Job>,
+    /// Of a run that is to outlive us.
+    job_name: Option<String>,
     root: Arc<Held>,
     entry: Entry,
     listening: Option<Listening>,
@@ -108,14 +111,14 @@ fn create(launch: Launch) -> Result<Pending, LaunchError> {
     }
     let plumbing = Plumbing::lay(&launch)?;
     match start(&launch, &plumbing) {
-        Ok((suspended, job, root, entry)) => {
+        Ok(Created { suspended, job, job_name, root, entry }) => {
             let laid = plumbing.streams.iter().skip(1).take(2).flatten().map(number);
             let outputs = laid.chain(launch.outputs.iter().copied());
             let listening = launch.silence_ms.map(|limit_ms| Listening::new(limit_ms, outputs));
             let terminal = plumbing.terminal;
             let pid = suspended.pid;
             // With `plumbing` go our copies of the command's ends: its own are the only ones from here on.
-            let begun = Begun { suspended, job, root, entry, listening, terminal, launch, runtime };
+            let begun = Begun { suspended, job, job_name, root, entry, listening, terminal, launch, runtime };
             Ok(Pending { streams: plumbing.streams, pid, begun: Some(begun) })
         }
         Err(LaunchError::Refused { errno, .. }) => {
@@ -125,8 +128,17 @@ fn create(launch: Launch) -> Result<Pending, LaunchError> {
     }
 }
 
+/// A process that has not begun, and is written down.
+struct Created {
+    suspended: Suspended,
+    job: Arc<Job>,
+    job_name: Option<String>,
+    root: Arc<Held>,
+    entry: Entry,
+}
+
 /// Creates it, suspended, and writes it down.
-fn start(launch: &Launch, plumbing: &Plumbing) -> Result<(Suspended, Job, Arc<Held>, Entry), LaunchError> {
+fn start(launch: &Launch, plumbing: &Plumbing) -> Result<Created, LaunchError> {
     let refused = LaunchError::refused;
     if let Some(errno) = search::refusal(&launch.file, launch.uid, launch.gid) {
         return Err(refused(errno));
@@ -137,12 +149,12 @@ fn start(launch: &Launch, plumbing: &Plumbing) -> Result<(Suspended, Job, Arc<He
     let file = find(launch, &environment).ok_or_else(|| refused(Errno::ENOENT))?;
     let mut command_line = quote::command_line(launch.argv.split_terminator('\0'), launch.verbatim);
     let directory = launch.cwd.as_deref().map(wide);
-    let name = (launch.on_owner_exit == Policy::Keep).then(|| job_name(&launch.run_id));
+    let name = (launch.on_owner_exit == Policy::Keep).then(job_name);
     let job = Job::create(name.as_deref(), launch.limits).map_err(refused)?;
     for handle in &plumbing.theirs {
-        pipes::let_inherit(handle).map_err(refused)?;
+        pipes::inherit(handle, true).map_err(refused)?;
     }
-    let suspended = process::create(Spec {
+    let created = process::create(Spec {
         file: &wide(&file),
         command_line: &mut command_line,
         environment: &environment.wide(),
@@ -151,25 +163,22 @@ fn start(launch: &Launch, plumbing: &Plumbing) -> Result<(Suspended, Job, Arc<He
         slots: &plumbing.slots,
         console: plumbing.terminal.as_ref().and_then(|terminal| terminal.console()),
         hide: launch.windows_hide && !plumbing.inherits,
-    })
-    .map_err(refused)?;
+    });
+    for handle in &plumbing.theirs {
+        pipes::inherit(handle, false).map_err(refused)?;
+    }
+    let suspended = created.map_err(refused)?;
     let pin = suspended.pin().map_err(refused)?;
     let process = ProcessRef::known(suspended.pid, pin.start().map_err(refused)?);
     // Nobody of whom there is no record: if it cannot be written down, the job goes with this function, and the process with it.
-    let entry = launch.owner.begin(record(launch, &process, name), launch.given_id)?;
-    if launch.on_owner_exit == Policy::Keep {
-        let kept = job.give_to(suspended.process.as_handle()).and_then(|()| job.end_with_us(false));
-        if kept.is_err() {
-            entry.over();
-            return Err(LaunchError::Unreachable);
-        }
-    }
-    Ok((suspended, job, Arc::new(Held::new(pin, process)), entry))
+    let entry = launch.owner.begin(record(launch, &process, name.clone()), launch.given_id)?;
+    let root = Arc::new(Held::new(pin, process));
+    Ok(Created { suspended, job: Arc::new(job), job_name: name, root, entry })
 }
 
 impl Begun {
     fn listen(self, on_event: OnEvent) -> Result<Run, LaunchError> {
-        let Self { suspended, job, root, entry, listening, terminal, launch, runtime } = self;
+        let Self { suspended, job, job_name, root, entry, listening, terminal, launch, runtime } = self;
         let polite = terminal.clone().map(|terminal| -> Polite { Box::new(move || terminal.ask_to_end()) });
         let rules = Rules {
             on_owner_exit: launch.on_owner_exit,
@@ -179,25 +188,27 @@ impl Begun {
             ..Rules::default()
         };
         let process = root.process.clone();
-        let holding = Holding { job, root: root.clone(), rules, entry: entry.clone(), polite };
+        let holding =
+            Holding { job: job.clone(), root: root.clone(), rules, entry: entry.clone(), polite, age: None };
         // Held first, begun second: nothing that it does is missed.
         let (line, ear) = match Line::hold(holding) {
             Ok(held) => held,
             Err(errno) => {
-                // The job is gone with what was to be held; but a run that is to outlive us does not go with it.
-                let _ = root.signal(SIGKILL);
-                entry.over();
+                end_unbegun(&job, &root, &entry);
                 return Err(LaunchError::refused(errno));
             }
         };
         let run = Run::new(line, runtime, entry, launch.grace_ms, listening, terminal);
-        let begins = suspended.resume();
+        let begins = suspended.resume().and_then(|()| match launch.on_owner_exit {
+            Policy::Keep => outlive_us(&job, &suspended, &root, launch.on_leader_exit),
+            Policy::Kill => Ok(()),
+        });
         let ears = Ears {
             run: run.clone(),
             exec: Some(Exec),
             ear: Some(ear),
             root: process,
-            cgroup: None,
+            held_by: job_name,
             origin: None,
             run_id: launch.run_id,
             silence: None,
@@ -217,11 +228,26 @@ impl Drop for Pending {
     /// Whoever has begun it does not go on. It has not executed anything, and is not going to.
     fn drop(&mut self) {
         if let Some(begun) = self.begun.take() {
-            let _ = begun.job.terminate(exit_code(SIGKILL));
-            let _ = begun.root.pin.wait_exited(Some(Duration::from_secs(1)));
-            begun.entry.over();
+            end_unbegun(&begun.job, &begun.root, &begun.entry);
         }
     }
+}
+
+/// It has not executed anything, and is gone when this returns.
+fn end_unbegun(job: &Job, root: &Held, entry: &Entry) {
+    let _ = job.terminate(exit_code(SIGKILL));
+    let _ = root.pin.wait_exited(Some(Duration::from_secs(1)));
+    entry.over();
+}
+
+/// Gives the root a handle of the job, which lives as long as it does. When the root ends after we have, that is the last one, and the
+/// kernel ends the rest, unless that is to stay.
+fn outlive_us(job: &Job, suspended: &Suspended, root: &Held, on_leader_exit: Policy) -> Result<(), Errno> {
+    let given = job.give_to(suspended.process.as_handle());
+    let given =
+        given.and_then(|()| if on_leader_exit == Policy::Keep { job.end_with_us(false) } else { Ok(()) });
+    // It may have ended by now.
+    if root.pin.has_ended() { Ok(()) } else { given }
 }
 
 impl Plumbing {
@@ -239,7 +265,11 @@ impl Plumbing {
                 Stdio::Closed | Stdio::Null => (None, Some(pipes::null().map_err(refused)?)),
                 Stdio::Fd(fd) => {
                     inherits = true;
-                    (None, Some(pipes::duplicate(crt::handle_of(fd).map_err(refused)?).map_err(refused)?))
+                    match crt::handle_of(fd) {
+                        // A service has no standard streams that could be passed on.
+                        Err(Errno::EBADF) if fd <= 2 => (None, Some(pipes::null().map_err(refused)?)),
+                        handle => (None, Some(pipes::duplicate(handle.map_err(refused)?).map_err(refused)?)),
+                    }
                 }
                 Stdio::Handle(handle) => (None, Some(pipes::duplicate(raw(handle)).map_err(refused)?)),
                 Stdio::Pipe => {
@@ -254,6 +284,11 @@ impl Plumbing {
             );
             streams.push(stream);
             theirs.extend(handle);
+        }
+        while slots.len() < 3 {
+            let handle = pipes::null().map_err(refused)?;
+            slots.push(Slot::Open(kind(&handle), handle.as_raw_handle().addr()));
+            theirs.push(handle);
         }
         Ok(Self { slots, streams, theirs, terminal: None, inherits })
     }
@@ -299,12 +334,9 @@ fn find(launch: &Launch, environment: &Environment) -> Option<String> {
     search::find(&launch.file, places, |path| Path::new(path).metadata().is_ok_and(|meta| !meta.is_dir()))
 }
 
-/// By which the next bot finds it. The id may be anybody's choice, so it is not what makes the name unique.
-pub fn job_name(run_id: &str) -> String {
-    let safe = |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };
-    let id: String = run_id.chars().take(64).map(safe).collect();
-    let me = identity::me().map_or(0, |me| me.start);
-    format!("Local\\spawn-owned-{}-{me}-{id}", std::process::id())
+/// By which the next bot finds it. For people it says whose it is; what makes it unique is what nobody can guess.
+pub fn job_name() -> String {
+    format!("Local\\spawn-owned-{}-{}", std::process::id(), keeper::random())
 }
 
 fn record(launch: &Launch, root: &ProcessRef, job: Option<String>) -> Record {
@@ -319,9 +351,11 @@ fn record(launch: &Launch, root: &ProcessRef, job: Option<String>) -> Record {
         start_token: Some(root.clone()),
         containment: Containment::Job,
         job,
+        rules: (launch.on_owner_exit == Policy::Keep)
+            .then_some(KeptRules { on_leader_exit: launch.on_leader_exit, timeout: launch.timeout }),
         keeper: identity::me()
             .ok()
-            .map(|me| registry::Keeper { start_token: me, address: keeper::address() }),
+            .map(|me| registry::Keeper { start_token: me, address: keeper::address().to_owned() }),
         backend_id: launch.backend_id.clone(),
         scope_key: launch.scope_key.clone(),
         labels: launch.labels.clone(),

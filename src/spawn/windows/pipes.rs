@@ -128,12 +128,12 @@ pub fn duplicate(handle: RawHandle) -> Result<OwnedHandle, Errno> {
     }
 }
 
-/// From here on whoever is started by us inherits it, unless it is told whom to inherit. So this is done last, and what is not to be
-/// the command's only is closed right afterwards: a process that another thread starts in between, and that is not told, gets it too.
-pub fn let_inherit(handle: &OwnedHandle) -> Result<(), Errno> {
+/// Whether whoever is started by us inherits it, unless it is told what to inherit. That is allowed for the one call that needs it: a
+/// process that another thread starts in between, and that is not told, gets it too.
+pub fn inherit(handle: &OwnedHandle, may: bool) -> Result<(), Errno> {
+    let flags = if may { HANDLE_FLAG_INHERIT } else { 0 };
     // SAFETY: the handle is open.
-    let done =
-        unsafe { SetHandleInformation(handle.as_raw_handle(), HANDLE_FLAG_INHERIT, HANDLE_FLAG_INHERIT) };
+    let done = unsafe { SetHandleInformation(handle.as_raw_handle(), HANDLE_FLAG_INHERIT, flags) };
     if done == 0 { Err(Errno::last()) } else { Ok(()) }
 }
 

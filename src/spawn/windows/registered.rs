@@ -14,7 +14,7 @@ use crate::identity::Pin;
 /// Puts it into a job, and gives it a handle of that: the job's name, by which it is found again, lives as long as the process. `None` if
 /// it must not be put anywhere: another user's, perhaps.
 pub fn job_for_registered(pin: &Pin) -> Option<String> {
-    let name = job_name(&format!("registered-{}", pin.pid()));
+    let name = job_name();
     put_in(pin, &name).ok().map(|()| name)
 }
 
@@ -32,6 +32,6 @@ fn put_in(pin: &Pin, name: &str) -> Result<(), Errno> {
     let job = Job::create(Some(name), Limits::default())?;
     // It is nobody's to end when we go, neither now nor later.
     job.end_with_us(false)?;
-    job.give_to(process.as_handle())?;
-    job.assign(process.as_handle())
+    job.assign(process.as_handle())?;
+    job.give_to(process.as_handle())
 }
