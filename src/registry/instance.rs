@@ -7,6 +7,8 @@ use super::error::RegistryError;
 use super::ledger::Registry;
 use super::now_ms;
 use super::own::millis;
+#[cfg(windows)]
+use super::record::Keeper;
 use super::record::{Claim, Line, Record};
 use crate::identity::ProcessRef;
 use crate::observe::counters::Counters;
@@ -42,6 +44,14 @@ impl Instance {
         }
         self.sign(&mut record);
         self.registry.rewrite(record, self.lease).map(Some)
+    }
+
+    /// Writes down that an entry which was claimed has a keeper of ours from here on: where the bot is the keeper, it has changed with it.
+    #[cfg(windows)]
+    pub fn keep(&self, record: &Record, keeper: Keeper) -> Result<Entry, RegistryError> {
+        let mut record = Record { keeper: Some(keeper), ..record.clone() };
+        self.sign(&mut record);
+        self.registry.rewrite(record, self.lease)
     }
 
     fn sign(&self, record: &mut Record) {

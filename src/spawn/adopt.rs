@@ -90,6 +90,7 @@ fn listen(
     };
     match line::take_over(&keeper, &root, &record, &entry) {
         Ok((line, ear)) => {
+            line::note_keeper(owner, &record);
             // Its bot may not have lived to say so.
             entry.started();
             let held_by = record.cgroup.or(record.job);

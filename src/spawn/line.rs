@@ -9,6 +9,6 @@ mod unix;
 mod windows;
 
 #[cfg(unix)]
-pub use unix::{Ear, Exec, Line, Origin, end_lost, take_over};
+pub use unix::{Ear, Exec, Line, Origin, end_lost, note_keeper, take_over};
 #[cfg(windows)]
-pub use windows::{Ear, Exec, Line, Origin, end_lost, take_over};
+pub use windows::{Ear, Exec, Line, Origin, end_lost, note_keeper, take_over};

@@ -16,7 +16,7 @@ use crate::identity::ProcessRef;
 use crate::keeper::channel;
 use crate::keeper::protocol::{self, Inbox, Report, Request};
 use crate::keeper::visit::Visit;
-use crate::registry::{Entry, Keeper, Record};
+use crate::registry::{Entry, Instance, Keeper, Record};
 use crate::run::lifecycle::{KILL_LIMIT_MS, ORPHAN_GRACE_MS};
 use crate::spawn::run::Run;
 use crate::spawn::runtime;
@@ -167,6 +167,9 @@ pub fn take_over(
     let line = Line::new(visit.socket, keeper.start_token.clone());
     Ok((line, Ear { heard, inbox: visit.inbox }))
 }
+
+/// It is the one that was recorded.
+pub fn note_keeper(_owner: &Instance, _record: &Record) {}
 
 /// The keeper is gone, so the tree has lost its parent. It has come to the zygote, which ends all of it. If there is no
 /// zygote either, everything that can be proven to be ours goes from here.

@@ -9,11 +9,11 @@ use crate::contain::ProcessInfo;
 use crate::contain::job::Job;
 use crate::contain::outside::{self, Target};
 use crate::errno::Errno;
-use crate::identity::ProcessRef;
+use crate::identity::{self, ProcessRef};
 use crate::keeper::protocol::{self, Report, Request};
 use crate::keeper::visit::Visit;
 use crate::keeper::windows::{self as keeper, Held, Holding, Message};
-use crate::registry::{Entry, Keeper, Record, now_ms};
+use crate::registry::{Entry, Instance, Keeper, Record, now_ms};
 use crate::run::Policy;
 use crate::run::lifecycle::{KILL_LIMIT_MS, Rules};
 use crate::run::signal::{SIGKILL, ends_on_windows};
@@ -127,6 +127,14 @@ pub fn take_over(
         polite: None,
         age: Some(Duration::from_millis(now_ms().saturating_sub(record.started_at))),
     })
+}
+
+/// From here on it is we who can be asked. If that cannot be written down, others end it from outside.
+pub fn note_keeper(owner: &Instance, record: &Record) {
+    if let Ok(me) = identity::me() {
+        let keeper = Keeper { start_token: me, address: keeper::address().to_owned() };
+        let _ = owner.keep(record, keeper);
+    }
 }
 
 /// Whoever held it has failed us, and with it the job's handle is gone, which has ended the tree; unless it was to outlive us.
