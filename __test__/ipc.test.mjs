@@ -5,11 +5,19 @@ import { once } from 'node:events'
 import { readdirSync, readFileSync } from 'node:fs'
 import { connect, createServer } from 'node:net'
 import { after, describe, test } from 'node:test'
-import { facts, record, same, spawn, spawnOwned } from './fixtures/side-by-side.mjs'
+import { facts, record, same, sameOnPosix, spawn, spawnOwned } from './fixtures/side-by-side.mjs'
 import { script } from './support/fixtures.mjs'
-import { isWindows, NO_SHELL, notUnderWine, posixOnly, windowsCommand } from './support/system.mjs'
+import {
+  isWindows,
+  NO_SHELL,
+  notUnderWine,
+  posixOnly,
+  windowsCommand,
+  windowsOnly,
+} from './support/system.mjs'
 
 const options = { timeout: 20_000 }
+const NOT_TO_A_COMMAND = 'on Windows no server can be sent to an owned command, see docs/parity.md'
 const ANSWERS = script('answers-messages.mjs')
 const withChannel = (more) => ({ stdio: ['ignore', 'pipe', 'inherit', 'ipc'], ...more })
 const answering = (start, more) => start(process.execPath, [ANSWERS], withChannel(more))
@@ -185,7 +193,7 @@ describe('the channel', () => {
     return [start.name === 'spawn' ? pairs : pairs.slice(0, -1), log.length]
   })
 
-  same('passes servers on', async (start) => {
+  sameOnPosix(NOT_TO_A_COMMAND)('passes servers on', async (start) => {
     const child = answering(start)
     const ended = record(child)
     const server = createServer().listen(0, '127.0.0.1')
@@ -198,6 +206,35 @@ describe('the channel', () => {
     const [text] = await once(client, 'data')
     child.send('exit')
     return [String(text), ordered(await ended)]
+  })
+
+  test('passes no server on where it cannot, and says so', {
+    ...options,
+    skip: !isWindows && 'elsewhere it does',
+  }, async (t) => {
+    const child = answering(spawnOwned)
+    const ended = record(child)
+    const server = createServer().listen(0, '127.0.0.1')
+    t.after(() => server.close())
+    await once(server, 'listening')
+    assert.throws(() => child.send('serve', server), { code: 'ERR_OWNED_SEND_HANDLE' })
+    assert.deepEqual(await exchange(child, ['still there']), ['still there'])
+    child.send('exit')
+    assert.equal((await ended).log.flat().includes('error'), false)
+  })
+
+  same('passes on what the command sends', async (start) => {
+    const child = answering(start)
+    const ended = record(child)
+    child.send('give')
+    const [port] = await once(child, 'message')
+    const client = connect(port, '127.0.0.1')
+    const [, connection] = await once(child, 'message')
+    connection.end('from the bot')
+    const [text] = await once(client, 'data')
+    child.send('exit')
+    const { life } = ordered(await ended)
+    return [String(text), life]
   })
 
   const bot = (steps, held) => async (start) => {

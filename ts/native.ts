@@ -33,13 +33,15 @@ function platformPackages(): string[] {
   return process.platform === 'linux' ? [`${platform}-gnu`, `${platform}-musl`] : [platform]
 }
 
+const suffix = process.platform === 'win32' ? '.exe' : ''
+
 function load(): { binding: typeof Binding; keeper: string } {
   let cause: unknown
   for (const directory of candidates()) {
     const addon = join(directory, 'spawn-owned.node')
     if (!existsSync(addon)) continue
     try {
-      return { binding: require(addon), keeper: join(directory, 'spawn-owned-keeper') }
+      return { binding: require(addon), keeper: join(directory, `spawn-owned-keeper${suffix}`) }
     } catch (error) {
       // For another libc, perhaps; the next one may do.
       cause ??= error
@@ -240,11 +242,11 @@ export const takeStream = (stream: number) => host.takeStream(stream)
 /** Closes a stream that was not taken. */
 export const closeStream = (fd: number) => host.closeStream(fd)
 
-/** Two ends of a socket over which a helper can lend us a descriptor: ours, and its standard input. */
-export const openBorrowing = () => binding.openBorrowing() as [ours: number, theirs: number]
+/** Two ends over which a helper can lend us an end of a channel: ours, a stream, and its standard input, a descriptor. */
+export const openBorrowing = () => host.openBorrowing() as [ours: number, theirs: number]
 
-/** Waits for the lent descriptor; takes our end of the socket. */
-export const borrowedDescriptor = (ours: number) => binding.borrowedDescriptor(ours)
+/** Waits for what the helper of this PID lends, which is a stream; takes our end. */
+export const borrow = (ours: number, helper: number) => host.borrow(ours, helper)
 
 /** Names a process for ever; null if there is none, or if that cannot be found out. */
 export const captureStartToken = (pid: number) => binding.captureStartToken(pid)

@@ -54,7 +54,7 @@ export function spawn(owner: Owner, command: unknown, args?: unknown, options?: 
 function openChannel(settings: RunSettings, plan: StdioPlan): BorrowedChannel | undefined {
   if (plan.ipc === undefined) return undefined
   const channel = ipc().borrowChannel(nodeSpawn, keeperPath, settings.serialization)
-  plan.slots[plan.ipc] = channel.fd
+  plan.slots[plan.ipc] = channel.slot
   settings.env ??= environment(undefined)
   settings.env.push(
     `NODE_CHANNEL_FD=${plan.ipc}`,

@@ -38,6 +38,8 @@ export function installWithFailpoints(directory) {
   if (isWindows) {
     const folder = join(native, `win32-${process.arch}`)
     mkdirSync(folder)
+    const helper = 'spawn-owned-keeper.exe'
+    copyFileSync(join(root, 'native', `win32-${process.arch}`, helper), join(folder, helper))
     return buildFailpointsAddon(join(folder, 'spawn-owned.node'))
   }
   copyFileSync(join(root, 'native', 'spawn-owned-keeper'), join(native, 'spawn-owned-keeper'))

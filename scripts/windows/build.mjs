@@ -1,4 +1,4 @@
-// Builds the addon for Windows, with and without the failpoints of the tests.
+// Builds the addon for Windows, with and without the failpoints of the tests, and the helper that makes channels.
 import { copyFileSync, mkdirSync, renameSync } from 'node:fs'
 import { join } from 'node:path'
 import { run, say } from '../tools.mjs'
@@ -9,14 +9,25 @@ export function buildAddons() {
   say('Building for Windows (a first build takes about two minutes)')
   build('failpoints', failpoints)
   build('node', native)
+  buildHelper()
 }
 
 /** Both come out under the same name, so each is taken away before the next one is built. */
 function build(feature, folder) {
   const what = ['rustc', '--lib', '--crate-type', 'cdylib', '--release', '--features', feature]
   run(cargo, [...what, ...target, '--quiet'], { env: cargoEnvironment() })
+  install('spawn_owned.dll', folder, 'spawn-owned.node')
+}
+
+function buildHelper() {
+  const what = ['build', '--bin', 'spawn-owned-keeper', '--release']
+  run(cargo, [...what, ...target, '--quiet'], { env: cargoEnvironment() })
+  install('spawn-owned-keeper.exe', native, 'spawn-owned-keeper.exe')
+}
+
+function install(built, folder, name) {
   mkdirSync(folder, { recursive: true })
-  const fresh = join(folder, `.spawn-owned.node-${process.pid}`)
-  copyFileSync(join(made, 'cargo', triple, 'release', 'spawn_owned.dll'), fresh)
-  renameSync(fresh, join(folder, 'spawn-owned.node'))
+  const fresh = join(folder, `.${name}-${process.pid}`)
+  copyFileSync(join(made, 'cargo', triple, 'release', built), fresh)
+  renameSync(fresh, join(folder, name))
 }

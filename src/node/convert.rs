@@ -178,6 +178,14 @@ impl Opened {
     }
 }
 
+/// The command's end of a channel.
+#[napi(object, object_from_js = false)]
+pub struct Borrowed {
+    pub stream: i32,
+    /// The same for [`LaunchOptions::stdio`].
+    pub slot: i32,
+}
+
 #[napi(object, object_from_js = false)]
 pub struct Begun {
     /// Why the command could not even be tried (then its streams, if any, are at their end), or 0.

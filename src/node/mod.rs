@@ -6,8 +6,6 @@ mod convert;
 pub mod registry;
 
 use std::collections::HashMap;
-#[cfg(unix)]
-use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::errno::Errno;
@@ -17,7 +15,7 @@ use napi::{Error, Status};
 use napi_derive::napi;
 
 use crate::spawn::{self, LaunchError, Launcher, OwnedStream, Pending, Run, Streams};
-use convert::{Begun, Event, Finished, LaunchOptions, Opened};
+use convert::{Begun, Borrowed, Event, Finished, LaunchOptions, Opened};
 use registry::{Failure, Registry};
 
 /// Weak: it keeps the event loop alive only while somebody has asked for that with [`Host::ref`].
@@ -175,6 +173,24 @@ impl Host {
         self.streams.remove(&stream);
     }
 
+    /// Two ends over which a helper can lend us an end of a channel: ours, a stream, and its standard input, a descriptor.
+    #[napi(catch_unwind)]
+    pub fn open_borrowing(&mut self) -> napi::Result<Vec<i32>> {
+        let (ours, theirs) = spawn::borrow::open().map_err(system_error)?;
+        let theirs = spawn::hand_out(theirs).map_err(system_error)?;
+        Ok([self.keep(vec![Some(ours)]), vec![theirs]].concat())
+    }
+
+    /// Waits for what the helper of this PID lends, and closes our end. It is a stream, to be closed.
+    #[napi(catch_unwind)]
+    pub fn borrow(&mut self, ours: i32, helper: u32) -> napi::Result<Borrowed> {
+        let ours = self.streams.remove(&ours).ok_or_else(|| system_error(Errno::EBADF))?;
+        let lent = spawn::borrow::receive(ours, helper).map_err(system_error)?;
+        let stream = spawn::number(&lent);
+        self.keep(vec![Some(lent)]);
+        Ok(Borrowed { stream, slot: convert::lent(stream) })
+    }
+
     fn keep(&mut self, streams: Streams) -> Vec<i32> {
         let numbers = streams.iter().map(|stream| stream.as_ref().map_or(-1, spawn::number)).collect();
         self.streams.extend(streams.into_iter().flatten().map(|stream| (spawn::number(&stream), stream)));
@@ -299,23 +315,6 @@ pub fn end_stream(fd: i32) -> i32 {
     spawn::end_stream(fd).err().map_or(0, |errno| errno as i32)
 }
 
-/// Two ends of a socket over which a helper can lend us a descriptor: ours, and its standard input.
-#[cfg(unix)]
-#[napi(catch_unwind)]
-pub fn open_borrowing() -> napi::Result<Vec<i32>> {
-    let (ours, theirs) = spawn::borrow::open().map_err(system_error)?;
-    Ok(vec![ours.into_raw_fd(), theirs.into_raw_fd()])
-}
-
-/// Waits for the lent descriptor and closes our end.
-#[cfg(unix)]
-#[napi(catch_unwind)]
-pub fn borrowed_descriptor(ours: i32) -> napi::Result<i32> {
-    // SAFETY: `open_borrowing` gave this descriptor to our own TypeScript, which hands it back once and for all.
-    let ours = unsafe { OwnedFd::from_raw_fd(ours) };
-    Ok(spawn::borrow::receive(&ours).map_err(system_error)?.into_raw_fd())
-}
-
 /// How often a bot tells at most that it has read something of a run that may be silent for so long.
 #[napi(catch_unwind)]
 pub fn told_every(limit_ms: f64) -> f64 {
@@ -331,7 +330,6 @@ fn refused(error: LaunchError) -> Result<(i32, Streams), Error<String>> {
     }
 }
 
-#[cfg(unix)]
 fn system_error(errno: Errno) -> Error {
     Error::new(Status::GenericFailure, errno.to_string())
 }

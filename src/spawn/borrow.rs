@@ -14,9 +14,10 @@ pub fn open() -> Result<(OwnedFd, OwnedFd), Errno> {
     channel::message_pair()
 }
 
-/// Waits for the helper to send its descriptor over.
-pub fn receive(ours: &OwnedFd) -> Result<OwnedFd, Errno> {
+/// Waits for the helper, whoever it is, to send its descriptor over.
+#[allow(clippy::needless_pass_by_value)] // That ends it.
+pub fn receive(ours: OwnedFd, _helper: u32) -> Result<OwnedFd, Errno> {
     let mut fds = Vec::new();
-    channel::receive_within(ours, &mut [0], &mut fds, LIMIT)?;
+    channel::receive_within(&ours, &mut [0], &mut fds, LIMIT)?;
     fds.pop().ok_or(Errno::ECONNRESET)
 }

@@ -57,7 +57,7 @@ pub use tier::Tier;
 #[cfg(unix)]
 pub use unix::{Launcher, Pending};
 #[cfg(windows)]
-pub use windows::{Launcher, Pending, duplicate, end_stream, hand_out, number, stream_pair};
+pub use windows::{Launcher, Pending, borrow, duplicate, end_stream, hand_out, lend, number, stream_pair};
 
 /// An end of a stream: what the system calls it, and its number.
 #[cfg(unix)]

@@ -53,6 +53,17 @@ pub fn block(slots: &[Slot]) -> Option<Vec<u8>> {
     Some(block)
 }
 
+/// Reads it back: the handle of one descriptor. `None` if that is closed, or if this is no such block.
+pub fn handle_of(block: &[u8], fd: usize) -> Option<usize> {
+    let (count, rest) = block.split_first_chunk()?;
+    let count = usize::try_from(u32::from_ne_bytes(*count)).ok()?;
+    let (flags, handles) = rest.split_at_checked(count)?;
+    let is_open = flags.get(fd)? & FOPEN != 0;
+    let (handles, _) = handles.as_chunks();
+    let handle = usize::from_ne_bytes(*handles.get(fd)?);
+    (is_open && handle != 0 && handle != Slot::Closed.handle()).then_some(handle)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,5 +90,38 @@ mod tests {
         assert_eq!(most.len(), 4 + MOST * (1 + size_of::<usize>()));
         assert!(u16::try_from(most.len()).is_ok());
         assert_eq!(block(&[Slot::Closed; MOST + 1]), None);
+    }
+
+    #[test]
+    fn is_read_back() {
+        let slots = [
+            Slot::Open(Kind::Device, 0x10),
+            Slot::Closed,
+            Slot::Open(Kind::Disk, 0x18),
+            Slot::Open(Kind::Pipe, 0x214),
+        ];
+        let whole = block(&slots).unwrap();
+        let handles = [Some(0x10), None, Some(0x18), Some(0x214), None];
+        for (fd, handle) in handles.into_iter().enumerate() {
+            assert_eq!(handle_of(&whole, fd), handle, "descriptor {fd}");
+        }
+        // Some programs append to it; what is cut off is not there.
+        assert_eq!(handle_of(&[whole.as_slice(), b"more than that"].concat(), 3), Some(0x214));
+        for length in 0..whole.len() {
+            assert_eq!(handle_of(&whole[..length], 3), None, "cut to {length} bytes");
+        }
+    }
+
+    #[test]
+    fn says_nothing_of_what_is_not_open() {
+        for handle in [0, usize::MAX] {
+            let block = block(&[Slot::Open(Kind::Pipe, handle)]).unwrap();
+            assert_eq!(handle_of(&block, 0), None, "{handle:#x}");
+        }
+        let mut unflagged = block(&[Slot::Open(Kind::Pipe, 0x214)]).unwrap();
+        unflagged[4] = FPIPE;
+        assert_eq!(handle_of(&unflagged, 0), None);
+        assert_eq!(handle_of(&u32::MAX.to_ne_bytes(), 0), None);
+        assert_eq!(handle_of(&[], 0), None);
     }
 }

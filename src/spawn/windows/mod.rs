@@ -4,11 +4,15 @@
 //! [`search`] ask the system for nothing, so their tests run everywhere. The others are thin.
 
 #[cfg(windows)]
+pub mod borrow;
+#[cfg(windows)]
 mod crt;
 pub mod environment;
 pub mod handles;
 #[cfg(windows)]
 mod launch;
+#[cfg(windows)]
+mod lend;
 #[cfg(windows)]
 mod pipes;
 #[cfg(windows)]
@@ -22,6 +26,8 @@ mod streams;
 
 #[cfg(windows)]
 pub use launch::{Launcher, Pending, number};
+#[cfg(windows)]
+pub use lend::lend;
 #[cfg(windows)]
 pub use registered::job_for_registered;
 #[cfg(windows)]
