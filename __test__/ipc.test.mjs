@@ -2,20 +2,17 @@
 import assert from 'node:assert/strict'
 import diagnostics from 'node:diagnostics_channel'
 import { once } from 'node:events'
-import { readdirSync, readFileSync } from 'node:fs'
+import { copyFileSync, cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { connect, createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { after, describe, test } from 'node:test'
-import { facts, record, same, sameOnPosix, spawn, spawnOwned } from './fixtures/side-by-side.mjs'
+import { fileURLToPath } from 'node:url'
+import { facts, output, record, same, sameOnPosix, spawn, spawnOwned } from './fixtures/side-by-side.mjs'
 import { script } from './support/fixtures.mjs'
-import {
-  isWindows,
-  NO_SHELL,
-  notUnderWine,
-  posixOnly,
-  windowsCommand,
-  windowsOnly,
-} from './support/system.mjs'
+import { isWindows, NO_SHELL, notUnderWine, posixOnly, windowsCommand } from './support/system.mjs'
 
+const root = fileURLToPath(new URL('..', import.meta.url))
 const options = { timeout: 20_000 }
 const NOT_TO_A_COMMAND = 'on Windows no server can be sent to an owned command, see docs/parity.md'
 const ANSWERS = script('answers-messages.mjs')
@@ -299,6 +296,37 @@ describe('an owned command with a channel', () => {
     assert.deepEqual([channel.at(-1), life.at(-1)], [['disconnect'], ['close', 0, null]])
     assert.equal(outsider.exitCode, null, 'the outsider still holds the channel')
   })
+})
+
+// Elsewhere the helper is the keeper, and keeper.test.mjs has these.
+describe('a helper that cannot be used is an error, and nothing is started:', () => {
+  const rows = {
+    'it is missing': (helper) => rmSync(helper),
+    'it ends at once': (helper) => copyFileSync(windowsCommand('true'), helper),
+    'it is a text': (helper) => writeFileSync(helper, 'not a program'),
+  }
+  const skip = !isWindows && 'it is the keeper, which has tests of its own'
+  for (const [what, spoil] of Object.entries(rows)) {
+    test(what, { ...options, skip }, async (t) => {
+      const directory = mkdtempSync(join(tmpdir(), 'package-'))
+      t.after(() => rmSync(directory, { recursive: true }))
+      const native = join('native', `win32-${process.arch}`)
+      for (const part of ['dist', native, 'package.json'])
+        cpSync(join(root, part), join(directory, part), { recursive: true })
+      spoil(join(directory, native, 'spawn-owned-keeper.exe'))
+      const registry = JSON.stringify(join(directory, 'registry', 'process-registry.json'))
+      const code = `process.env.SPAWN_OWNED_REGISTRY = ${registry}
+        const { spawnOwned } = require(${JSON.stringify(directory)})
+        try {
+          spawnOwned('true', { stdio: ['ignore', 'ignore', 'ignore', 'ipc'] })
+        } catch ({ code, message }) {
+          console.log(code, message)
+        }
+        spawnOwned('true').wait().then(({ reason }) => console.log(reason))`
+      const told = await output(spawn, process.execPath, ['-e', code])
+      assert.match(told, /^ERR_OWNED_KEEPER_BROKEN .*Nothing was started.*\nexit\n$/)
+    })
+  }
 })
 
 after(() => {

@@ -43,7 +43,7 @@ export function borrowChannel(
     })
   } catch (error) {
     closeStream(ours)
-    throw error
+    throw brokenKeeper(keeper, error)
   } finally {
     closeSync(theirs)
   }
@@ -77,12 +77,16 @@ function lentBy(helper: ChildProcess, ours: number, keeper: string): ReturnType<
     // Without a PID it could not be executed, and our end says so.
     return borrow(ours, helper.pid ?? 0)
   } catch (error) {
-    throw codedError(
-      Error,
-      'ERR_OWNED_KEEPER_BROKEN',
-      `the keeper ${keeper} did not start properly: it did not lend an IPC channel (${(error as Error).message}). Nothing was started; reinstall spawn-owned.`,
-    )
+    throw brokenKeeper(keeper, error)
   }
+}
+
+function brokenKeeper(keeper: string, error: unknown): Error {
+  return codedError(
+    Error,
+    'ERR_OWNED_KEEPER_BROKEN',
+    `the keeper ${keeper} did not start properly: it did not lend an IPC channel (${(error as Error).message}). Nothing was started; reinstall spawn-owned.`,
+  )
 }
 
 /**

@@ -1,6 +1,6 @@
 //! The keeper's executable. Everything it does is in `spawn_owned::keeper`.
 
-// It has nothing to say to anybody who looks at it, and must not open a window.
+// On Windows it has nothing to say to anybody who looks at it, and must not open a window.
 #![cfg_attr(windows, windows_subsystem = "windows")]
 
 #[cfg(unix)]
