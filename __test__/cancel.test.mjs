@@ -257,6 +257,8 @@ describe('as in child_process, signal and timeout', () => {
   }
   for (const [when, act] of Object.entries(aborting)) {
     for (const more of [{}, { killSignal: 'SIGKILL' }]) {
+      // There it ends at once, and which of two signals it has ended by depends on who is faster.
+      if (isWindows && more.killSignal && when === 'aborted after kill()') continue
       same(`${when}, ${more.killSignal ?? 'default signal'}`, async (start) => {
         const controller = new AbortController()
         const abort = () => controller.abort(new RangeError('the reason')) ?? true

@@ -302,7 +302,7 @@ impl Plumbing {
                 // Made when the run was postponed, and closed by whoever has made it.
                 (None, pipes::duplicate(raw(handle)).map_err(refused)?)
             } else {
-                let (ours, theirs) = pipes::pair(Way::of_terminal(index)).map_err(refused)?;
+                let (ours, theirs) = pipes::pair(Way::of(index)).map_err(refused)?;
                 (Some(ours), theirs)
             };
             streams.push(ours);

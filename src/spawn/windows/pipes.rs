@@ -28,8 +28,8 @@ const BUFFER: u32 = 64 << 10;
 /// Somebody may have taken a name, or a client's place; nobody does so all the time.
 const ATTEMPTS: usize = 8;
 
-/// Which way it goes. A pipe cannot be closed by halves: what is typed ends only if that is all the pipe is for. The others go both
-/// ways, as Node's do.
+/// Which way it goes. A pipe cannot be closed by halves: one that goes both ways ends only when it is closed altogether, and who ends its
+/// half of it waits until the other has read everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     ToCommand,
@@ -40,12 +40,11 @@ pub enum Way {
 impl Way {
     /// Of the command's descriptor with this number.
     pub fn of(index: usize) -> Self {
-        if index == 0 { Self::ToCommand } else { Self::Both }
-    }
-
-    /// Of a terminal's.
-    pub fn of_terminal(index: usize) -> Self {
-        if index == 0 { Self::ToCommand } else { Self::FromCommand }
+        match index {
+            0 => Self::ToCommand,
+            1 | 2 => Self::FromCommand,
+            _ => Self::Both,
+        }
     }
 }
 
