@@ -7,8 +7,8 @@ import { made, windowsPath } from './places.mjs'
 import { readTap } from './tap.mjs'
 import { freshFolder, launcher, wineEnvironment } from './wine.mjs'
 
-const atOnce = 2
-const limitMs = 120_000
+const atOnce = 3
+const limitMs = 240_000
 const started = new Set()
 
 /** Runs them all; `each` hears of every result as it comes. */

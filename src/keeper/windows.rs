@@ -6,6 +6,6 @@ mod hold;
 mod port;
 pub mod visit;
 
-pub use door::{address, open as open_door, random};
+pub use door::{address, random};
 pub use hold::{Held, Holding, Message, Polite, hold};
 pub use port::open as open_port;

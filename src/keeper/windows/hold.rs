@@ -127,6 +127,7 @@ pub fn hold(
     holding: Holding,
     handle: &tokio::runtime::Handle,
 ) -> Result<(UnboundedSender<Message>, UnboundedReceiver<Report>), Errno> {
+    door::open(handle);
     let (messages, inbox) = unbounded_channel();
     let (reports, ear) = unbounded_channel();
     // A job that another bot has had may still tell its port. Then nobody tells us, and it is looked at from time to time.

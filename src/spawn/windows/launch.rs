@@ -105,7 +105,6 @@ fn create(launch: Launch) -> Result<Pending, LaunchError> {
     // Whatever can fail for lack of a thread fails before anything is started.
     let runtime = runtime::get().map_err(|_| LaunchError::refused(Errno::EAGAIN))?;
     keeper::open_port().map_err(LaunchError::refused)?;
-    keeper::open_door(&runtime.loop_handle);
     if launch.tier == Tier::Cgroup {
         return Err(LaunchError::NoCgroups);
     }
