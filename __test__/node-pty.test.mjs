@@ -5,7 +5,14 @@ import { describe, test } from 'node:test'
 import { list } from 'spawn-owned'
 import * as pty from 'spawn-owned/node-pty'
 import { program } from './support/fixtures.mjs'
-import { isWindows, NO_SIGNALS, NO_TTY, posixOnly } from './support/system.mjs'
+import {
+  isWindows,
+  NO_SIGNALS,
+  NO_TTY,
+  notUnderWine,
+  posixOnly,
+  WINE_CONNECTS_NO_STREAMS,
+} from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
 const options = { timeout: 30_000 }
@@ -48,7 +55,7 @@ describe('spawn', options, () => {
     await said(terminal, '30 100')
   })
 
-  test('needs no arguments at all, as there', async (t) => {
+  test('needs no arguments at all, as there', notUnderWine(WINE_CONNECTS_NO_STREAMS), async (t) => {
     const terminal = open(t)
     terminal.write('exit 5\r')
     assert.equal((await exited(terminal)).exitCode, 5)
@@ -161,7 +168,7 @@ describe('while it runs', options, () => {
     assert.equal((await exited(terminal)).signal, SIGHUP)
   })
 
-  test('listeners can be disposed of', async (t) => {
+  test('listeners can be disposed of', notUnderWine(WINE_CONNECTS_NO_STREAMS), async (t) => {
     const terminal = sh(t, 'echo one; read -r _; echo two')
     let heard = ''
     const listening = terminal.onData((data) => {

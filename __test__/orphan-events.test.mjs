@@ -282,6 +282,7 @@ describe('the log', together, () => {
         runId: `run-${index}`,
         startToken: startToken(1000 + index),
         keeper: undefined,
+        job: undefined,
       }))
       const path = freshRegistry(entries)
       const reaper = supervise(path)

@@ -6,8 +6,9 @@ import type { Writable } from 'node:stream'
 import type { OwnedProcess, OwnedTerminal, SpawnOwnedOptions } from '../index.js'
 import type { IDisposable, IEvent, IPtyForkOptions } from '../node-pty.js'
 import { spawnOwned } from './index.js'
+import { isWindows } from './windows.js'
 
-const DEFAULTS = { file: 'sh', name: 'xterm', cols: 80, rows: 24 }
+const DEFAULTS = { file: isWindows ? 'cmd.exe' : 'sh', name: 'xterm', cols: 80, rows: 24 }
 const XOFF = '\x13'
 const XON = '\x11'
 

@@ -48,11 +48,10 @@ impl Scan {
         Ok(Self { parents: snapshot()?, off_limits })
     }
 
-    /// Whether there is anybody at all who might be of the run.
+    /// Whether there is anybody at all who might be of the run. Without one of these nobody can prove that a job is its.
     pub fn may_have(&self, target: &Target) -> bool {
         self.parents.contains_key(&target.root.pid)
             || target.members.iter().any(|member| self.parents.contains_key(&member.pid))
-            || target.job.is_some_and(|name| Job::open(name).is_ok())
     }
 
     /// What had become of a process when the scan was taken, if it existed before.

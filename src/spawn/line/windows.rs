@@ -45,7 +45,11 @@ impl Line {
         if signal != 0 && !ends_on_windows(signal) {
             return Err(Errno::ENOSYS);
         }
-        self.root.signal(signal)
+        match self.root.signal(signal) {
+            // It has ended, and nobody here has heard of it yet: to its owner it is as if it had been ended now.
+            Err(Errno::ESRCH) if signal != 0 => Ok(()),
+            sent => sent,
+        }
     }
 
     pub fn hang_up(&self) {
