@@ -68,7 +68,9 @@ describe('what is recorded:', together, () => {
       startToken: captureStartToken(pid),
       botStartToken: captureStartToken(process.pid),
       ownerInstanceId: here.instanceId,
-      ...(isWindows ? { pgid: null, containment: 'process' } : { pgid: pid, containment: 'group' }),
+      ...(isWindows
+        ? { pgid: null, containment: 'job', job: record.job }
+        : { pgid: pid, containment: 'group' }),
       backendId: 'b',
       scopeKey: 'k',
       labels: { agent: 'claude' },
@@ -459,7 +461,8 @@ describe('when its bot dies it lives on, and the next one ends', together, () =>
       const [command, args] = tree.command(witness.path)
       const pid = await bot.ask('child', command, args, { detached })
       const other = openWitness(t)
-      await bot.ask('child', program('stays'), [other.path])
+      // What is not detached would end with its parent on Windows.
+      await bot.ask('child', program('stays'), [other.path], { detached: isWindows })
       await other.ready(1)
       await witness.ready(tree.ready)
       await bot.ask('register', { pid, graceMs: 1000 })

@@ -3,6 +3,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import { script } from './fixtures.mjs'
+import { isWindows } from './system.mjs'
 
 /**
  * Starts it; it goes with the test `t`. `options` are those of its supervisor; without any it uses the functions of the package
@@ -55,7 +56,8 @@ class Bot {
 
   /** Nobody needs it any more. */
   async dismiss() {
-    this.child.kill('SIGCONT')
+    // A test may have stopped it, where that is possible.
+    if (!isWindows) this.child.kill('SIGCONT')
     this.child.stdin.end()
     await this.ended
   }
