@@ -45,7 +45,7 @@ describe('a bot that crashes', { timeout: 900_000, skip: withoutFailpoints }, ()
     bot.stderr.on('data', (text) => (complaint += text))
     const [code, signal] = await once(bot, 'close')
     const crashed = isWindows ? code === CRASHED_ON_WINDOWS : signal === 'SIGKILL'
-    if (!crashed) assert.deepEqual([code, signal], [0, null], complaint)
+    if (!crashed) assert.deepEqual([code, signal], [0, null], `${said}${complaint}`)
     const words = new Set(said.split('\n'))
     assert.equal(words.has('done') || crashed, true)
     return { crashed, said: (word) => words.has(word) }

@@ -7,7 +7,7 @@ mod wait;
 
 use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle, FromRawHandle, OwnedHandle};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use windows_sys::Wdk::System::Threading::{NtQueryInformationProcess, ProcessBasicInformation};
 use windows_sys::Win32::Foundation::{
@@ -30,6 +30,7 @@ pub use wait::Wait;
 /// Between 1601, where Windows begins to count, and 1970.
 const EPOCH: u64 = 116_444_736_000_000_000;
 const TICKS_PER_MS: u64 = 10_000;
+const A_DAY: u64 = 24 * 3_600 * 1_000 * TICKS_PER_MS;
 
 /// The facts about a PID right now. `ESRCH` if nobody has it.
 pub fn read_stat(pid: i32) -> Result<Stat, Errno> {
@@ -123,7 +124,7 @@ impl Pin {
         })
     }
 
-    /// The start token.
+    /// The start token. `EAGAIN` if it has none yet.
     pub fn start(&self) -> Result<u64, Errno> {
         Ok(self.times()?.start)
     }
@@ -199,6 +200,10 @@ impl Pin {
             return Err(Errno::last());
         }
         let [created, _, kernel, user] = times.map(ticks);
+        // Wine tells nonsense of a process that is just being made. Nobody was started tomorrow.
+        if created > now().saturating_add(A_DAY) {
+            return Err(Errno::EAGAIN);
+        }
         Ok(Times { start: created, cpu: kernel.saturating_add(user) })
     }
 
@@ -246,6 +251,11 @@ impl AsHandle for Pin {
 struct Times {
     start: u64,
     cpu: u64,
+}
+
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos() / 100).unwrap_or(u64::MAX).saturating_add(EPOCH)
 }
 
 fn ticks(time: FILETIME) -> u64 {

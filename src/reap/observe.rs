@@ -131,12 +131,15 @@ impl<'a> Observer<'a> {
             return (if target.leads_group { Group::Empty } else { Group::NotLed }, false);
         }
         // What was spawned is found by its cookie, or by its job.
-        let is_searched = target.run_id.is_some() || record.containment == Containment::Job;
-        let carriers = match scan.has_living(&target) {
-            Ok(living) => is_searched && living,
-            // As above.
-            Err(_) if record.containment == Containment::Job => return (Group::Unproven, false),
-            Err(_) => false,
+        let is_job = record.containment == Containment::Job;
+        let carriers = if target.run_id.is_some() || is_job {
+            match scan.has_living(&target) {
+                // As above.
+                Err(_) if is_job => return (Group::Unproven, false),
+                living => living.unwrap_or(false),
+            }
+        } else {
+            false
         };
         if !target.leads_group {
             return (Group::NotLed, carriers);

@@ -49,8 +49,8 @@ pub enum Message {
     RootEnded,
     /// Somebody has come into the job or gone.
     Changed,
-    /// Those who were in it are written down.
-    Noted(Vec<ProcessRef>),
+    /// Those who were in it are written down; those of whom that was possible.
+    Noted(Noted),
 }
 
 /// The root, held: its number is nobody else's.
@@ -244,10 +244,10 @@ impl Keeper {
             Message::Wished(payload, visitor) => self.serve(&payload, &visitor),
             Message::RootEnded => {}
             Message::Changed => self.note_members(),
-            Message::Noted(members) => {
-                self.members.known = members;
+            Message::Noted(noted) => {
+                self.members.known = noted.members;
                 self.members.is_noting = false;
-                if self.members.has_changed {
+                if self.members.has_changed || !noted.is_all {
                     self.note_members();
                 }
             }
@@ -410,7 +410,8 @@ impl Keeper {
                 Err(_) => None,
             };
             tokio::time::sleep(NOTE_EVERY).await;
-            let _ = messages.send(Message::Noted(noted.unwrap_or_default()));
+            let noted = noted.unwrap_or(Noted { members: Vec::new(), is_all: true });
+            let _ = messages.send(Message::Noted(noted));
         });
     }
 
@@ -465,17 +466,26 @@ impl Keeper {
     }
 }
 
-/// Writes down who is in a job, if somebody is new. Returns who was.
-fn note(job: &Job, entry: &Entry, root: &ProcessRef, known: Vec<ProcessRef>) -> Vec<ProcessRef> {
-    let Ok(mut members) = job.processes() else { return known };
+/// Who was written down.
+#[derive(Debug)]
+pub struct Noted {
+    members: Vec<ProcessRef>,
+    is_all: bool,
+}
+
+/// Writes down who is in a job, if somebody is new.
+fn note(job: &Job, entry: &Entry, root: &ProcessRef, known: Vec<ProcessRef>) -> Noted {
+    let Ok(mut members) = job.processes() else { return Noted { members: known, is_all: true } };
+    // Whoever is just being made may not have a name yet.
+    let is_all = job.active().is_ok_and(|active| members.len() >= active as usize);
     members.retain(|member| member != root);
     members.truncate(MAX_LISTED);
     // Who is gone does no harm there.
     if members.iter().all(|member| known.contains(member)) {
-        return known;
+        return Noted { members: known, is_all };
     }
     entry.members(members.clone());
-    members
+    Noted { members, is_all }
 }
 
 #[cfg(test)]
