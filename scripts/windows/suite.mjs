@@ -7,7 +7,7 @@ import { made, windowsPath } from './places.mjs'
 import { readTap } from './tap.mjs'
 import { freshFolder, launcher, wineEnvironment } from './wine.mjs'
 
-const atOnce = 3
+const atOnce = 2
 const limitMs = 240_000
 const started = new Set()
 

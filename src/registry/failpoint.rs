@@ -52,7 +52,7 @@ mod switched_on {
         // SAFETY: the handle is the one that always means this process.
         unsafe {
             use windows_sys::Win32::System::Threading::{GetCurrentProcess, TerminateProcess};
-            TerminateProcess(GetCurrentProcess(), 1);
+            TerminateProcess(GetCurrentProcess(), crate::run::signal::exit_code(crate::run::signal::SIGKILL));
         }
         std::process::abort()
     }
