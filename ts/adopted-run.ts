@@ -166,5 +166,6 @@ export class AdoptedRun {
 
 /** A keeper tells the end to its owner too, and then the entry is gone already. What was ended from outside says nothing. */
 function isLastWord({ outcome, ending, record }: EndedRun): boolean {
-  return outcome !== 'already-exited' && (record.keeper === undefined || ending === 'lost')
+  const { keeper, containment } = record
+  return outcome !== 'already-exited' && (keeper === undefined || containment === 'job' || ending === 'lost')
 }
