@@ -35,7 +35,7 @@ import {
 import { openWitness } from './support/witness.mjs'
 
 const dir = realpathSync(mkdtempSync(join(tmpdir(), 'drop-in-')))
-after(() => rmSync(dir, { recursive: true }))
+after(() => rmSync(dir, { recursive: true, maxRetries: 10 }))
 const at = (name) => join(dir, name)
 mkdirSync(at('a b'))
 writeFileSync(at('hello'), '#!/bin/sh\necho hello "$@"\n', { mode: 0o755 })
@@ -101,7 +101,7 @@ describe('takes', () => {
     const seen = [await output(start, 'pwd'), await output(start, './hello', { cwd: '..' })]
     mkdirSync(at('gone'))
     process.chdir(at('gone'))
-    rmSync(at('gone'), { recursive: true })
+    rmSync(at('gone'), { recursive: true, maxRetries: 10 })
     return [...seen, await output(start, 'readlink', ['/proc/self/cwd'])]
   })
 

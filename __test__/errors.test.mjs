@@ -9,7 +9,7 @@ import { facts, run, same, spawnOwned } from './fixtures/side-by-side.mjs'
 import { isWindows, notUnderWine, WINE_TAKES_ANY_LENGTH } from './support/system.mjs'
 
 const dir = mkdtempSync(join(tmpdir(), 'errors-'))
-after(() => rmSync(dir, { recursive: true }))
+after(() => rmSync(dir, { recursive: true, maxRetries: 10 }))
 const at = (name) => join(dir, name)
 writeFileSync(at('not-executable'), '#!/bin/sh\n')
 writeFileSync(at('no-interpreter'), '#!/nonexistent/interpreter\n', { mode: 0o755 })

@@ -156,7 +156,7 @@ describe('each run is told to have ended once:', together, () => {
     async (t) => {
       const here = supervise(freshRegistry())
       const folder = mkdtempSync(join(tmpdir(), 'events-'))
-      t.after(() => rmSync(folder, { recursive: true }))
+      t.after(() => rmSync(folder, { recursive: true, maxRetries: 10 }))
       const [interpreter, file] = ['interpreter', 'script'].map((name) => join(folder, name))
       copyFileSync('/bin/sh', interpreter)
       writeFileSync(file, `#!${interpreter}\nexit 3\n`)

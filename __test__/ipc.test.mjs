@@ -309,7 +309,7 @@ describe('a helper that cannot be used is an error, and nothing is started:', ()
   for (const [what, spoil] of Object.entries(rows)) {
     test(what, { ...options, skip }, async (t) => {
       const directory = mkdtempSync(join(tmpdir(), 'package-'))
-      t.after(() => rmSync(directory, { recursive: true }))
+      t.after(() => rmSync(directory, { recursive: true, maxRetries: 10 }))
       const native = join('native', `win32-${process.arch}`)
       for (const part of ['dist', native, 'package.json'])
         cpSync(join(root, part), join(directory, part), { recursive: true })

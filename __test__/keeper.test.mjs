@@ -32,7 +32,7 @@ const asRoot = process.getuid?.() === 0 ? false : 'only root may become another 
 /** The package in a directory of its own that everybody may enter. */
 function copyOfPackage(t) {
   const directory = mkdtempSync(join(tmpdir(), 'package-'))
-  t.after(() => rmSync(directory, { recursive: true }))
+  t.after(() => rmSync(directory, { recursive: true, maxRetries: 10 }))
   for (const part of ['dist', 'native', 'package.json'])
     cpSync(join(root, part), join(directory, part), { recursive: true })
   chmodSync(directory, 0o755)

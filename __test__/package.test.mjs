@@ -156,7 +156,7 @@ ${body}`
 
   test('hold in a strict project, in both kinds of module', posixOnly(NO_LINKS, { timeout: 60_000 }), (t) => {
     const project = mkdtempSync(join(tmpdir(), 'types-'))
-    t.after(() => rmSync(project, { recursive: true }))
+    t.after(() => rmSync(project, { recursive: true, maxRetries: 10 }))
     mkdirSync(join(project, 'node_modules', '@types'), { recursive: true })
     symlinkSync(root, join(project, 'node_modules', 'spawn-owned'))
     for (const name of ['@types/node', 'undici-types']) {

@@ -9,7 +9,7 @@ import { buildFailpointsAddon, withoutFailpoints } from './support/failpoints.mj
 
 test('a panic is a JS error', { timeout: 600_000, skip: withoutFailpoints }, (t) => {
   const directory = mkdtempSync(join(tmpdir(), 'panic-'))
-  t.after(() => rmSync(directory, { recursive: true }))
+  t.after(() => rmSync(directory, { recursive: true, maxRetries: 10 }))
   const addon = join(directory, 'addon.node')
   buildFailpointsAddon(addon)
 

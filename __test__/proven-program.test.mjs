@@ -22,7 +22,7 @@ describe('a program that was executed before', () => {
     writeFileSync(script, `#!${interpreter}\nexit 3\n`)
     for (const file of [interpreter, script]) chmodSync(file, 0o755)
   })
-  after(() => rmSync(folder, { recursive: true }))
+  after(() => rmSync(folder, { recursive: true, maxRetries: 10 }))
 
   it('runs the first and the second time, and is then proven', async () => {
     for (let turn = 0; turn < 2; turn++) {

@@ -149,7 +149,7 @@ async function resized(terminal, cols, rows, pattern) {
 describe('resize', options, () => {
   test('less shows more', needs('less'), async (t) => {
     const folder = mkdtempSync(join(tmpdir(), 'less-'))
-    t.after(() => rmSync(folder, { recursive: true }))
+    t.after(() => rmSync(folder, { recursive: true, maxRetries: 10 }))
     const file = join(folder, 'lines')
     writeFileSync(file, Array.from({ length: 200 }, (_, n) => `line-${n + 1}-\n`).join(''))
     const terminal = openTerminal(t, 'less', [file], { env: { ...process.env, LESS: '' }, pty: { rows: 10 } })

@@ -28,7 +28,7 @@ describe('a bot that crashes', { timeout: 900_000, skip: withoutFailpoints }, ()
     installWithFailpoints(installed)
     copyFileSync(script('bot-that-crashes.mjs'), join(installed, 'bot.mjs'))
   })
-  after(() => rmSync(installed, { recursive: true }))
+  after(() => rmSync(installed, { recursive: true, maxRetries: 10 }))
 
   /** Runs the bot until it dies at its `n`th chance to, or ends well. Returns what it said. */
   async function crash(registry, n, act, witnesses) {

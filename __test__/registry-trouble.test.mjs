@@ -297,7 +297,7 @@ describe('what is deleted while a bot runs', () => {
   const deletions = {
     'the file': ({ path }) => rmSync(path),
     'the file and the lock': ({ path, lock }) => removeAll([path, lock]),
-    'the folder': ({ folder }) => rmSync(folder, { recursive: true }),
+    'the folder': ({ folder }) => rmSync(folder, { recursive: true, maxRetries: 10 }),
     'everything in the folder': ({ folder }) =>
       removeAll(readdirSync(folder).map((name) => join(folder, name))),
   }
@@ -336,7 +336,7 @@ describe('what is deleted while a bot runs', () => {
     const supervisor = registry.supervise()
     const { run, witness } = await standing(t, supervisor)
     await registry.atRest(run.runId)
-    rmSync(registry.folder, { recursive: true })
+    rmSync(registry.folder, { recursive: true, maxRetries: 10 })
     assert.equal((await run.cancel()).reason, 'manual-cancel')
     assert.equal(witness.isGone(), true)
     assert.deepEqual(supervisor.list(), [])
@@ -353,7 +353,7 @@ describe('what is deleted while a bot runs', () => {
       await witness.ready(1)
       const { keeper } = await registry.has(runId, 'running')
       await registry.settled()
-      rmSync(registry.folder, { recursive: true })
+      rmSync(registry.folder, { recursive: true, maxRetries: 10 })
       await bot.kill('SIGKILL')
       await witness.gone(20_000)
       const [pid] = keeper.startToken.split(':')
@@ -411,7 +411,7 @@ describe('what is no file', () => {
           make(registry[place])
           // Whoever opened a FIFO would not come back.
           await startsNothing(t, registry.supervise(), 'ERR_OWNED_REGISTRY_NOT_A_FILE')
-          rmSync(registry[place], { recursive: true })
+          rmSync(registry[place], { recursive: true, maxRetries: 10 })
           await works(t, registry, registry.supervise())
         },
       )

@@ -41,14 +41,17 @@ function copy() {
   const folder = mkdtempSync(join(tmpdir(), 'copy-of-spawn-owned-'))
   copies.push(folder)
   for (const part of ['dist', 'native'])
-    cpSync(fileURLToPath(new URL(`../${part}`, import.meta.url)), join(folder, part), { recursive: true })
+    cpSync(fileURLToPath(new URL(`../${part}`, import.meta.url)), join(folder, part), {
+      recursive: true,
+      maxRetries: 10,
+    })
   return createRequire(import.meta.url)(join(folder, 'dist', 'index.js'))
 }
 const copies = []
 after(() => {
   // Nobody can remove an addon on Windows that is loaded: the copies stay until the folder for temporary files is emptied.
   if (isWindows) return
-  for (const folder of copies) rmSync(folder, { recursive: true, force: true })
+  for (const folder of copies) rmSync(folder, { recursive: true, force: true, maxRetries: 10 })
 })
 
 for (const [how, again] of Object.entries(twice)) {

@@ -249,7 +249,7 @@ describe('the files', () => {
   test('are in data/ of the directory that is current when they are first needed', async (t) => {
     const registry = openRegistry(t)
     const elsewhere = mkdtempSync(join(tmpdir(), 'elsewhere-'))
-    t.after(() => rmSync(elsewhere, { recursive: true }))
+    t.after(() => rmSync(elsewhere, { recursive: true, maxRetries: 10 }))
     const bot = startBot(t, { cwd: elsewhere, env: { SPAWN_OWNED_REGISTRY: '' } })
     await bot.ask('chdir', registry.dir)
     const { runId } = await bot.ask('spawn', 'cat', [], { stdio: ['pipe', 'ignore', 'ignore'] })

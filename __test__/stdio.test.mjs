@@ -32,7 +32,7 @@ import {
 } from './support/system.mjs'
 
 const dir = mkdtempSync(join(tmpdir(), 'stdio-'))
-after(() => rmSync(dir, { recursive: true }))
+after(() => rmSync(dir, { recursive: true, maxRetries: 10 }))
 const at = (name) => join(dir, name)
 const MiB = 1 << 20
 const options = { timeout: 20_000 }

@@ -11,7 +11,7 @@ const skip =
   process.platform !== 'win32' &&
   'this is not Windows; what can be compared here is in windows-rules.test.mjs'
 const dir = mkdtempSync(join(tmpdir(), 'windows-'))
-after(() => rmSync(dir, { recursive: true, force: true }))
+after(() => rmSync(dir, { recursive: true, force: true, maxRetries: 10 }))
 
 const node = process.execPath
 const argv = ['-e', 'process.stdout.write(JSON.stringify(process.argv.slice(1)))', '--']

@@ -36,7 +36,7 @@ after(async () => {
 })
 
 function removeAll() {
-  for (const { dir } of opened) rmSync(dir, { recursive: true, force: true, maxRetries: 3 })
+  for (const { dir } of opened) rmSync(dir, { recursive: true, force: true, maxRetries: 10 })
 }
 
 class RegistryFiles {

@@ -23,7 +23,7 @@ const reader = new PeriodicExportingMetricReader({ exporter: metricExporter, exp
 const meters = new MeterProvider({ readers: [reader] })
 
 const folder = mkdtempSync(join(tmpdir(), 'spawn-owned-otel-'))
-process.on('exit', () => rmSync(folder, { recursive: true, force: true }))
+process.on('exit', () => rmSync(folder, { recursive: true, force: true, maxRetries: 10 }))
 const supervisor = createSupervisor({ registryPath: join(folder, 'process-registry.json') })
 const stop = observe(supervisor, {
   tracer: tracers.getTracer('spawn-owned'),

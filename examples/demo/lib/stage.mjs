@@ -214,7 +214,7 @@ export class Stage {
     // A process lets go of the witness a moment before it is gone.
     while (this.alive().length > 0 && performance.now() < deadline) await sleep(5)
     this.#witness.destroy()
-    rmSync(this.#folder, { recursive: true, force: true })
+    rmSync(this.#folder, { recursive: true, force: true, maxRetries: 10 })
     open.delete(this)
     const left = this.alive()
     if (left.length > 0) throw new Error(`could not end ${left.map(({ pid }) => pid).join(', ')}`)
