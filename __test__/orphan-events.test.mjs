@@ -283,6 +283,7 @@ describe('the log', together, () => {
         startToken: startToken(1000 + index),
         keeper: undefined,
         job: undefined,
+        members: undefined,
       }))
       const path = freshRegistry(entries)
       const reaper = supervise(path)

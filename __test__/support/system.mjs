@@ -32,6 +32,7 @@ export const WINE_CANNOT_ASK = 'Wine has no CTRL_BREAK: nobody can be asked to e
 export const WINE_TAKES_ANY_LENGTH = 'Wine starts command lines of any length'
 export const WINE_LETS_SLIP =
   'Wine lets somebody slip who is being created at the very moment in which his job is closed'
+export const WINE_ECHOES_LINES = 'Wine echoes what was typed when the line is complete, not each key'
 export const WINE_CONNECTS_NO_STREAMS =
   "Wine does not connect a command's standard streams with its pseudo-console"
 export const NO_SOCKETS = 'on Windows Node gives no TCP connection to a command'

@@ -11,8 +11,9 @@ use crate::contain::outside::{GroupState, Scan, Target};
 use crate::identity::{self, ProcessRef, State, read_stat};
 use crate::registry::{self, Containment, Record, import, now_ms};
 
-/// Below this the system's own processes live.
-const LOWEST_PID: i32 = 100;
+/// Below this the system's own processes live. On Windows those are the idle process and the system itself; the other numbers are given out
+/// from the lowest one on that is free, and mean nothing.
+const LOWEST_PID: i32 = if cfg!(windows) { 8 } else { 100 };
 
 pub struct Observer<'a> {
     me: &'a ProcessRef,
@@ -173,6 +174,7 @@ impl<'a> Observer<'a> {
     fn protected(&self, record: &Record) -> Option<Protected> {
         match record.pid {
             pid if pid == self.me.pid || Self::belongs_to(record) => Some(Protected::Ourselves),
+            #[cfg(unix)]
             1 => Some(Protected::PidOne),
             pid if self.ancestors.contains(&pid) => Some(Protected::Ancestor),
             pid if pid < LOWEST_PID => Some(Protected::Low),
