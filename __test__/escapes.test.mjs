@@ -4,6 +4,7 @@ import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { describe, test } from 'node:test'
+import { isSameProcess } from 'spawn-owned'
 import {
   assertAlive,
   assertGone,
@@ -18,7 +19,7 @@ import {
 import { standing } from './support/deadlines.mjs'
 import { program } from './support/fixtures.mjs'
 import { treeNamed } from './support/hostile-trees.mjs'
-import { NO_SESSIONS, posixOnly } from './support/system.mjs'
+import { isWindows, NO_SESSIONS, posixOnly } from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
 const options = { timeout: 120_000 }
@@ -88,6 +89,9 @@ describe("onLeaderExit: 'keep', when the root has left", together, () => {
     await gone(pid)
     const here = supervise(path)
     await until(() => here.list({ runId })[0]?.state === 'running', 'it is on record')
+    // Without root and bot nobody is found there who was not written down.
+    const isNoted = () => here.list({ runId })[0].members?.some((member) => isSameProcess(member))
+    if (isWindows && more?.onOwnerExit === 'keep') await until(isNoted, 'the daemon is on record')
     return { bot, here, path, pid, runId, witness }
   }
 

@@ -58,12 +58,13 @@ function assertExtinct(witness, exit) {
   assert.deepEqual(exit.survivors, [])
 }
 
+/** Whose wrapper is a node.exe that waits for the end of its input. */
+const needsStreams = (tree, mode) => mode.hangsUp && tree.name === 'npx-like wrapper'
+
 for (const [name, mode] of Object.entries(modes)) {
   describe(`with ${name}, cancel ends`, () => {
     for (const tree of hostileTrees) {
-      // Whose wrapper is a node.exe that waits for the end of its input.
-      const needsStreams = mode.hangsUp && tree.name === 'npx-like wrapper'
-      const how = needsStreams ? notUnderWine(WINE_CONNECTS_NO_STREAMS, options) : options
+      const how = needsStreams(tree, mode) ? notUnderWine(WINE_CONNECTS_NO_STREAMS, options) : options
       test(tree.name, how, async (t) => {
         const { child, witness } = await standing(t, tree, mode)
         assert.equal(witness.isGone(), false)
@@ -99,7 +100,8 @@ for (const [name, mode] of Object.entries(modes)) {
 
   describe(`with ${name}, the exit of the root ends the rest of`, () => {
     for (const tree of hostileTrees) {
-      test(tree.name, options, async (t) => {
+      const how = needsStreams(tree, mode) ? notUnderWine(WINE_CONNECTS_NO_STREAMS, options) : options
+      test(tree.name, how, async (t) => {
         const { child, witness } = await standing(t, tree, mode)
         if (tree.rootLeaves === 'stdin') child.stdin.end()
         else process.kill(child.pid, tree.rootLeaves)

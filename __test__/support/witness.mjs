@@ -148,7 +148,7 @@ class FifoWitness extends Witness {
   close() {
     this.release()
     this.#reader.destroy()
-    rmSync(this.dir, { recursive: true, force: true, maxRetries: 10 })
+    rmSync(this.dir, { recursive: true, force: true })
   }
 
   #hear(bytes) {
@@ -206,7 +206,7 @@ class FileWitness extends Witness {
     clearInterval(this.#timer)
     const remove = () => {
       try {
-        rmSync(this.dir, { recursive: true, force: true, maxRetries: 10 })
+        rmSync(this.dir, { recursive: true, force: true })
       } catch {}
     }
     remove()
