@@ -1,5 +1,6 @@
 // Messages between bot and command: Node's own channel, with an owned command at its other end.
 import assert from 'node:assert/strict'
+import { createSocket as createDatagramSocket } from 'node:dgram'
 import diagnostics from 'node:diagnostics_channel'
 import { once } from 'node:events'
 import { copyFileSync, cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -214,7 +215,13 @@ describe('the channel', () => {
     const server = createServer().listen(0, '127.0.0.1')
     t.after(() => server.close())
     await once(server, 'listening')
-    assert.throws(() => child.send('serve', server), { code: 'ERR_OWNED_SEND_HANDLE' })
+    const datagrams = createDatagramSocket('udp4')
+    t.after(() => datagrams.close())
+    // Node takes what is behind a server as well, and some who know that send it.
+    for (const handle of [server, server._handle, datagrams]) {
+      assert.throws(() => child.send('serve', handle), { code: 'ERR_OWNED_SEND_HANDLE' })
+    }
+    assert.throws(() => child.send('serve', {}), { code: 'ERR_INVALID_HANDLE_TYPE' })
     assert.deepEqual(await exchange(child, ['still there']), ['still there'])
     child.send('exit')
     assert.equal((await ended).log.flat().includes('error'), false)

@@ -138,6 +138,69 @@ describe('what a command gets from', () => {
     return Promise.all(seen)
   })
 
+  /** Ours and the other end of a connection that is no TCP: a pipe with a name, a socket with a path. */
+  async function connected(t, name) {
+    const server = createServer({ pauseOnConnect: true })
+    server.listen(isWindows ? `\\\\.\\pipe\\spawn-owned-${process.pid}-${name}` : at(name))
+    await once(server, 'listening')
+    const client = connect(server.address())
+    const [socket] = await once(server, 'connection')
+    t.after(() => [client.destroy(), socket.destroy(), server.close()])
+    return { socket, client }
+  }
+
+  same('a connection', async (start, t) => {
+    const { socket, client } = await connected(t, `connection-${start.name}`)
+    const child = start('sh', ['-c', 'read line; echo got it'], { stdio: [socket, socket, 'inherit'] })
+    const ended = record(child)
+    client.write('hello\n')
+    const text = String(await once(client, 'data'))
+    return [text, (await ended).log]
+  })
+
+  test('a connection, for a run that waits for another', options, async (t) => {
+    const { socket, client } = await connected(t, 'waiting')
+    const scope = { scopeKey: 'connection', replaceScope: true }
+    const first = spawnOwned('cat', { ...scope, stdio: ['pipe', 'ignore', 'inherit'] })
+    const child = spawnOwned('cat', { ...scope, stdio: [socket, 'pipe', 'inherit'] })
+    const ended = record(child)
+    // Sent before there is anybody to read it, and not for us.
+    client.write('for the second')
+    child.stdout.once('data', () => child.kill())
+    const { stdout } = await ended
+    assert.equal(stdout, 'for the second')
+    assert.equal(first.exitCode, null)
+  })
+
+  test('the streams of a process that is not owned', options, async () => {
+    const first = spawn('echo', ['passed on'], { stdio: ['ignore', 'pipe', 'inherit'] })
+    const { stdout, log } = await record(spawnOwned('cat', { stdio: [first.stdout, 'pipe', 'inherit'] }))
+    first.stdout.destroy()
+    assert.equal(stdout.trimEnd(), 'passed on')
+    assert.deepEqual(log.at(-1), ['close', 0, null])
+  })
+
+  test('a TCP connection where there is none to be had, in the words of Node', {
+    ...options,
+    skip: !isWindows && 'elsewhere a command gets it',
+  }, async (t) => {
+    const server = createServer({ pauseOnConnect: true }).listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    const client = connect(server.address().port, '127.0.0.1')
+    const [socket] = await once(server, 'connection')
+    t.after(() => [client.destroy(), socket.destroy(), server.close()])
+    const said = [spawn, spawnOwned].map((start) => {
+      try {
+        start('cat', { stdio: [socket, 'ignore', 'inherit'] })
+        return 'nothing'
+      } catch ({ code, errno, syscall, message }) {
+        return { code, errno, syscall, message }
+      }
+    })
+    assert.equal(said[0].code, 'ENOTSUP')
+    assert.deepEqual(said[1], said[0])
+  })
+
   sameOnPosix(NO_SOCKETS)('a TCP connection', async (start) => {
     const server = createServer({ pauseOnConnect: true }).listen(0)
     await once(server, 'listening')

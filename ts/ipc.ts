@@ -5,19 +5,25 @@
 // channel back to us and exits. That end then goes to the command like any other descriptor, and the helper's
 // ChildProcess, already exited, remains as the channel: `send`, `disconnect`, serialization, handles and back-pressure
 // are Node's own.
+//
+// On Windows the same helper passes on sockets whose handle Node tells nobody.
 
 import type { ChildProcess, spawn } from 'node:child_process'
+import { Socket as DatagramSocket } from 'node:dgram'
 import { closeSync } from 'node:fs'
 import { Server, Socket } from 'node:net'
 import { codedError } from './errors.js'
 import { borrow, closeStream, endStream, openBorrowing, prepare } from './native.js'
 import { isWindows } from './windows.js'
 
-export interface BorrowedChannel {
+export interface BorrowedStream {
   /** The command's end, as its stdio names it. To be closed by {@link release} once the command has it. */
   readonly slot: number
-  readonly channel: ChildProcess
   release(): void
+}
+
+export interface BorrowedChannel extends BorrowedStream {
+  readonly channel: ChildProcess
   /** The tree is extinct: what was sent is still delivered, then the channel ends, whoever else may hold its other end. */
   end(): void
   /** Tells whoever has attached to the channel that its process, the command, has ended. */
@@ -30,26 +36,7 @@ export function borrowChannel(
   keeper: string,
   serialization: 'json' | 'advanced',
 ): BorrowedChannel {
-  // What is wrong with the keeper is better told by those who know it.
-  prepare()
-  const [ours, theirs] = openBorrowing()
-  let channel: ChildProcess
-  try {
-    channel = nodeSpawn(keeper, ['lend'], {
-      stdio: [theirs, 'ignore', 'ignore', 'ipc'],
-      env: {},
-      serialization,
-      windowsHide: true,
-    })
-  } catch (error) {
-    closeStream(ours)
-    throw brokenKeeper(keeper, error)
-  } finally {
-    closeSync(theirs)
-  }
-  // It has done its work when it is gone, which is at once; a failure shows when the descriptor does not come. It stays
-  // ref'ed: `close` waits for its exit too.
-  channel.on('error', () => {})
+  const { helper: channel, ours } = startHelper(nodeSpawn, keeper, 'ipc', serialization)
   // The helper's own exit is nobody's business. Node itself listens for it, to count the connections that were passed on.
   const emit = channel.emit.bind(channel)
   channel.emit = (event: string | symbol, ...args: unknown[]) =>
@@ -69,6 +56,46 @@ export function borrowChannel(
     exited: (code, signal) => {
       ;(emit as EventEmit)('exit', code, signal)
     },
+  }
+}
+
+/**
+ * A socket of Node's as the command's stdio. On Windows its handle is known to Node alone, who gives it to a helper like any other. Node
+ * stops reading from the socket as well. What it refuses, a TCP connection, is refused in its own words.
+ */
+export function borrowSocket(nodeSpawn: typeof spawn, keeper: string, socket: Socket): BorrowedStream {
+  const { helper, ours } = startHelper(nodeSpawn, keeper, socket, 'json')
+  const { stream, slot } = lentBy(helper, ours, keeper)
+  return { slot, release: () => closeStream(stream) }
+}
+
+/** It gets `lent` as its descriptor 3, which it passes back to us over `ours`. */
+function startHelper(
+  nodeSpawn: typeof spawn,
+  keeper: string,
+  lent: 'ipc' | Socket,
+  serialization: 'json' | 'advanced',
+): { helper: ChildProcess; ours: number } {
+  // What is wrong with the keeper is better told by those who know it.
+  prepare()
+  const [ours, theirs] = openBorrowing()
+  try {
+    const helper = nodeSpawn(keeper, ['lend'], {
+      stdio: [theirs, 'ignore', 'ignore', lent],
+      env: {},
+      serialization,
+      windowsHide: true,
+    })
+    // It has done its work when it is gone, which is at once; a failure shows when the descriptor does not come. It stays
+    // ref'ed: `close` waits for its exit too.
+    helper.on('error', () => {})
+    return { helper, ours }
+  } catch (error) {
+    closeStream(ours)
+    const { code } = error as NodeJS.ErrnoException
+    throw lent !== 'ipc' && code === 'ENOTSUP' ? error : brokenKeeper(keeper, error)
+  } finally {
+    closeSync(theirs)
   }
 }
 
@@ -96,8 +123,7 @@ function brokenKeeper(keeper: string, error: unknown): Error {
 function refuseHandles(channel: ChildProcess): void {
   const send = channel.send.bind(channel) as (...args: unknown[]) => boolean
   channel.send = (...args: unknown[]) => {
-    const handle = args[1]
-    if (channel.connected && (handle instanceof Server || handle instanceof Socket)) {
+    if (channel.connected && isSendable(args[1])) {
       throw codedError(
         Error,
         'ERR_OWNED_SEND_HANDLE',
@@ -106,6 +132,12 @@ function refuseHandles(channel: ChildProcess): void {
     }
     return send(...args)
   }
+}
+
+/** Also what these are made of, which Node takes as well: internal classes, known by name only. Node refuses all others. */
+function isSendable(handle: unknown): boolean {
+  if (handle instanceof Server || handle instanceof Socket || handle instanceof DatagramSocket) return true
+  return typeof handle === 'object' && /^(TCP|Pipe|UDP)$/.test(handle?.constructor?.name ?? '')
 }
 
 type EventEmit = (event: string | symbol, ...args: unknown[]) => boolean

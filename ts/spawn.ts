@@ -3,7 +3,7 @@
 import child_process from 'node:child_process'
 import diagnostics from 'node:diagnostics_channel'
 import { codedError, errnoError, invalidValue } from './errors.js'
-import type { BorrowedChannel } from './ipc.js'
+import type { BorrowedChannel, BorrowedStream } from './ipc.js'
 import { begin, closeStream, keeperPath, openStreams } from './native.js'
 import { environment, type RunSettings, readArguments } from './options.js'
 import { OwnedProcess } from './owned-process.js'
@@ -39,16 +39,46 @@ export function spawn(owner: Owner, command: unknown, args?: unknown, options?: 
   if (created.hasSubscribers) created.publish({ process: child })
   if (spawning.hasSubscribers) spawning.start.publish({ process: child, options: settings })
   try {
-    const channel = openChannel(settings, plan)
-    const start = () => startNow(owner, child, settings, plan, channel)
+    const borrowed = borrow(settings, plan)
+    const start = () => startNow(owner, child, settings, plan, borrowed)
     if (!settings.replaceScope) start()
     else if (!startIfEmpty(owner, settings.scopeKey as string, start))
-      startLater(owner, child, settings, plan, channel)
+      startLater(owner, child, settings, plan, borrowed)
   } catch (error) {
     if (spawning.hasSubscribers) spawning.error.publish({ process: child, error })
     throw error
   }
   return child
+}
+
+/** What the command gets with the help of Node: its channel, and sockets that only Node can pass on. */
+interface Borrowed {
+  readonly channel: BorrowedChannel | undefined
+  /** The command has its own by now, or there is none. */
+  release(): void
+}
+
+const NOTHING: Borrowed = { channel: undefined, release() {} }
+
+function borrow(settings: RunSettings, plan: StdioPlan): Borrowed {
+  if (plan.ipc === undefined && plan.unknown.length === 0) return NOTHING
+  const streams: BorrowedStream[] = []
+  const release = () => {
+    for (const stream of streams) stream.release()
+  }
+  try {
+    for (const { at, socket } of plan.unknown) {
+      const stream = ipc().borrowSocket(nodeSpawn, keeperPath, socket)
+      streams.push(stream)
+      plan.slots[at] = stream.slot
+    }
+    const channel = openChannel(settings, plan)
+    if (channel) streams.push(channel)
+    return { channel, release }
+  } catch (error) {
+    release()
+    throw error
+  }
 }
 
 function openChannel(settings: RunSettings, plan: StdioPlan): BorrowedChannel | undefined {
@@ -69,7 +99,7 @@ function startNow(
   child: OwnedProcess,
   settings: RunSettings,
   plan: StdioPlan,
-  channel: BorrowedChannel | undefined,
+  { channel, release }: Borrowed,
 ): void {
   try {
     const errno = tryToStart(owner, child, settings, plan.slots, [], channel)
@@ -86,8 +116,8 @@ function startNow(
     channel?.channel.disconnect()
     throw error
   } finally {
-    // The command has its own by now; if there is none, Node's end sees that and disconnects.
-    channel?.release()
+    // If there is no command, Node's end of the channel sees that and disconnects.
+    release()
   }
 }
 
@@ -100,11 +130,11 @@ function startLater(
   child: OwnedProcess,
   settings: RunSettings,
   plan: StdioPlan,
-  channel: BorrowedChannel | undefined,
+  { channel, release }: Borrowed,
 ): void {
   const { errno, fds, stdio, theirs } = openStreams(plan.slots)
   if (errno !== 0) {
-    channel?.release()
+    release()
     child.failed(errno, channel)
     return
   }
@@ -123,14 +153,14 @@ function startLater(
     })
     .finally(() => {
       for (const fd of theirs) if (fd >= 0) closeStream(fd)
-      channel?.release()
+      release()
     })
 }
 
 /** As it was when we were loaded: a bot may replace it by ours later. */
 const nodeSpawn = child_process.spawn
 
-/** Few runs have a channel. */
+/** Few runs have a channel, or such a socket. */
 const ipc = () => require('./ipc.js') as typeof import('./ipc.js')
 
 /** What can be done while the command is being executed is done then: that is what the two steps are for. */

@@ -25,17 +25,19 @@ export interface StdioPlan {
   ipc: number | undefined
   /** Streams of ours that the command takes over. */
   lent: net.Socket[]
+  /** Those among them whose handle only Node knows, each with its place among the slots. */
+  unknown: { at: number; socket: net.Socket }[]
 }
 
 /** What is typed and what is said; the terminal itself is the command's. */
 export function planTerminal(): StdioPlan {
-  return { slots: [PIPE, PIPE, NULL], ipc: undefined, lent: [] }
+  return { slots: [PIPE, PIPE, NULL], ipc: undefined, lent: [], unknown: [] }
 }
 
 /** Reads every form that child_process takes, with the same errors. */
 export function planStdio(option: unknown): StdioPlan {
   const forms = expand(option || 'pipe')
-  const plan: StdioPlan = { slots: [], ipc: undefined, lent: [] }
+  const plan: StdioPlan = { slots: [], ipc: undefined, lent: [], unknown: [] }
   for (let index = 0; index < forms.length; index++) {
     // Node passes over holes, but not over undefined.
     if (!(index in forms)) continue
@@ -94,6 +96,11 @@ function descriptorOf(form: unknown, index: number, plan: StdioPlan): number {
     if (handle) {
       if (form instanceof net.Socket) plan.lent.push(form)
       return handle.fd
+    }
+    if (isWindows && form instanceof net.Socket && (form as { _handle?: unknown })._handle) {
+      plan.lent.push(form)
+      plan.unknown.push({ at: plan.slots.length, socket: form })
+      return CLOSED
     }
   }
   throw invalidValue('stdio', form)

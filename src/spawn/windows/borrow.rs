@@ -1,4 +1,5 @@
-//! Getting a handle from a helper process: how the bot's side of an IPC channel is made (see `ts/ipc.ts`).
+//! Getting a handle from a helper process: how an IPC channel's end comes to the command, and a socket whose handle only Node knows (see
+//! `ts/ipc.ts`).
 //!
 //! The helper ([`super::lend`]) tells the number of its handle and waits; we take the handle out of it, and close our end, at which the
 //! helper exits. Nothing is between the two that could go wrong silently: as long as our end is open the helper keeps the handle, and if it

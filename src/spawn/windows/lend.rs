@@ -1,4 +1,4 @@
-//! The helper through which an IPC channel is made (see `ts/ipc.ts`), the other end of [`super::borrow`].
+//! The helper through which an IPC channel is made, or a socket passed on (see `ts/ipc.ts`), the other end of [`super::borrow`].
 //!
 //! Nothing can be sent over a pipe here but the number under which we have inherited the channel's end. The bot takes it by that, out of
 //! this process, so this process stays until that is done.
