@@ -36,7 +36,7 @@ export function summarise(results, reasons) {
     files: results.length,
     excluded: of('excluded').map(({ file, plain }) => ({
       file,
-      why: plain.skipped ? 'skipped' : describeOutcome(plain),
+      why: plain.skipped ? 'skipped' : `${describeOutcome(plain)}: ${evidence(plain.output)}`,
     })),
     unaffected: of('unaffected').map(({ file, owned }) => ({ file, calls: owned[0].calls })),
     callSpawn: relevant,
@@ -64,7 +64,7 @@ export function evidence(output) {
     .map((line) => line.trim())
     .filter(Boolean)
   if (lines.length === 0) return '(no output)'
-  const telling = [/^(Uncaught )?\w*Error( \[\w+\])?: /, /^Mismatched .* function calls/, /./]
+  const telling = [/^(Uncaught )?\w*Error( \[\w+\])?: /, /^Mismatched .* function calls/, /^not ok /, /./]
     .map((pattern) => lines.findIndex((line) => pattern.test(line)))
     .find((index) => index >= 0)
   return lines[telling].endsWith(':') ? `${lines[telling]} ${lines[telling + 1] ?? ''}` : lines[telling]

@@ -1,24 +1,24 @@
 // Runs Node's own test/parallel/test-child-process-* twice, as it is and with `spawn` replaced by spawnOwned,
 // and reports every file that behaves differently. See docs/parity.md.
 
-import { spawnSync } from 'node:child_process'
 import { existsSync, readFileSync } from 'node:fs'
 import path from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { classify, describeOutcome, renderText, summarise } from './report.mjs'
-import { listTests, runTest } from './suite.mjs'
+import { askNode, listTests, PRELOAD, runTest } from './suite.mjs'
+import { thisSystem, wine } from './systems.mjs'
 
 const USAGE = `Usage: npm run parity -- --node-source DIR [options]
 
   --node-source DIR   a Node source tree; needs test/common, test/fixtures, test/parallel (and lib/ for --all)
   --node PATH         the node binary to run the tests with (default: the one running this script)
+  --wine              run them in a node.exe, under Wine
   --filter RE         only files whose name matches
   --all               also route fork, exec and execFile through spawnOwned (no threshold)
   --repeat N          run each patched test N times; all must pass (default 1)
   --jobs N            tests at a time (default 2)
   --timeout SECONDS   per test (default 60)
-  --threshold PERCENT exit with 1 below this (default 95, with --all 0)
+  --threshold PERCENT exit with 1 below this (default 95, with --wine 90, with --all 0)
   --keep-going        do not stop after 10 unexplained differences
   --control           replace spawn by node's own spawn: shows what the harness itself changes
   --json              the whole result as JSON on stdout`
@@ -28,7 +28,8 @@ const MAX_UNEXPLAINED = 10
 const { values: options } = parseArgs({
   options: {
     'node-source': { type: 'string' },
-    node: { type: 'string', default: process.execPath },
+    node: { type: 'string' },
+    wine: { type: 'boolean', default: false },
     filter: { type: 'string', default: '' },
     all: { type: 'boolean', default: false },
     repeat: { type: 'string', default: '1' },
@@ -55,7 +56,7 @@ if (!options['node-source']) fail(USAGE)
 
 const nodeSource = path.resolve(options['node-source'])
 const mode = options.control ? 'control' : 'owned'
-const threshold = Number(options.threshold ?? (options.all ? 0 : 95))
+const threshold = Number(options.threshold ?? (options.all ? 0 : options.wine ? 90 : 95))
 for (const needed of [
   'test/common/index.js',
   'test/fixtures',
@@ -65,12 +66,20 @@ for (const needed of [
   if (!existsSync(path.join(nodeSource, needed)))
     fail(`${nodeSource} is not a Node source tree: ${needed} is missing`)
 }
-checkLibraryLoads()
+const system = options.wine ? wine : thisSystem
+system.start()
+const settings = {
+  system,
+  node: options.node ?? system.node(),
+  nodeSource,
+  all: options.all,
+  timeoutMs: Number(options.timeout) * 1000,
+}
+await checkLibraryLoads()
 
 const reasonsBySection = JSON.parse(readFileSync(new URL('differences.json', import.meta.url), 'utf8'))
-const reasons = options.control
-  ? {}
-  : { ...reasonsBySection.spawn, ...(options.all ? reasonsBySection.all : {}) }
+const sections = options.wine ? ['wine'] : ['spawn', ...(options.all ? ['all'] : [])]
+const reasons = options.control ? {} : Object.assign({}, ...sections.map((name) => reasonsBySection[name]))
 const tests = listTests(nodeSource, new RegExp(options.filter))
 const results = []
 let unexplained = 0
@@ -78,7 +87,7 @@ const queue = tests.entries()
 await Promise.all(Array.from({ length: Number(options.jobs) }, (_, slot) => work(slot)))
 results.sort((a, b) => (a.file < b.file ? -1 : 1))
 
-const summary = { node: nodeVersion(), mode, all: options.all, ...summarise(results, reasons) }
+const summary = { node: await nodeVersion(), mode, all: options.all, ...summarise(results, reasons) }
 const stopped = results.length < tests.length
 if (options.json) {
   console.log(JSON.stringify({ ...summary, stopped }, null, 2))
@@ -93,20 +102,14 @@ process.exitCode = summary.percent < threshold || stopped ? 1 : 0
 
 /** One of `--jobs` workers. Both runs of a file happen in the same worker, one after the other. */
 async function work(slot) {
-  const settings = {
-    node: options.node,
-    nodeSource,
-    all: options.all,
-    slot,
-    timeoutMs: Number(options.timeout) * 1000,
-  }
   for (const [index, test] of queue) {
     const file = path.basename(test)
-    const plain = await runTest(test, { ...settings, mode: 'plain' })
+    const plain = await runTest(test, { ...settings, slot, mode: 'plain' })
     let owned
     if (plain.passed && !plain.skipped) {
       owned = []
-      for (let i = 0; i < Number(options.repeat); i++) owned.push(await runTest(test, { ...settings, mode }))
+      for (let i = 0; i < Number(options.repeat); i++)
+        owned.push(await runTest(test, { ...settings, slot, mode }))
     }
     const kind = classify({ plain, owned })
     results.push({ file, kind, plain, owned })
@@ -119,15 +122,12 @@ async function work(slot) {
   }
 }
 
-function checkLibraryLoads() {
+async function checkLibraryLoads() {
   if (mode === 'control') return
-  const preload = fileURLToPath(new URL('replace-spawn.cjs', import.meta.url))
-  const { status, stderr } = spawnSync(options.node, ['--require', preload, '--eval', '0'], {
-    encoding: 'utf8',
-  })
-  if (status !== 0) fail(`spawn-owned does not load in ${options.node}; run npm run build first.\n${stderr}`)
+  const { passed, output } = await askNode(['--require', system.path(PRELOAD), '--eval', '0'], settings)
+  if (!passed) fail(`spawn-owned does not load in ${settings.node}; run ${system.build} first.\n${output}`)
 }
 
-function nodeVersion() {
-  return spawnSync(options.node, ['--version'], { encoding: 'utf8' }).stdout.trim()
+async function nodeVersion() {
+  return (await askNode(['--version'], settings)).output.trim()
 }

@@ -15,7 +15,8 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 
-const PRELOAD = fileURLToPath(new URL('replace-spawn.cjs', import.meta.url))
+/** Put before a test, it replaces spawn. */
+export const PRELOAD = fileURLToPath(new URL('replace-spawn.cjs', import.meta.url))
 /** How long helpers may take to notice that the test's process is gone before they count as left over. */
 const SETTLE_MS = 2000
 
@@ -45,7 +46,7 @@ export function readHeaders(file) {
  * mode: 'plain' (no preload at all), 'owned' (spawn replaced) or 'control' (spawn replaced by node's own: what
  * differs then is the harness's doing).
  */
-export async function runTest(file, { node, nodeSource, mode, all, slot, timeoutMs }) {
+export async function runTest(file, { system, node, nodeSource, mode, all, slot, timeoutMs }) {
   const sandbox = mkdtempSync(path.join(tmpdir(), 'parity-'))
   const cwd = path.join(sandbox, 'cwd')
   const log = path.join(sandbox, 'calls')
@@ -57,27 +58,27 @@ export async function runTest(file, { node, nodeSource, mode, all, slot, timeout
   const headers = readHeaders(file)
   const env = {
     ...Object.fromEntries(
-      Object.entries(process.env).filter(([key]) => !/^(npm_|NODE_|SPAWN_OWNED_)/i.test(key)),
+      Object.entries(system.environment).filter(([key]) => !/^(npm_|NODE_|SPAWN_OWNED_)/i.test(key)),
     ),
     ...headers.env,
-    NODE_TEST_DIR: path.join(sandbox, 'tmp'),
+    NODE_TEST_DIR: system.path(path.join(sandbox, 'tmp')),
     TEST_THREAD_ID: String(slot),
-    PARITY_LOG: log, // unique to this run: also the mark by which its left-over processes are found
+    PARITY_LOG: system.path(log), // unique to this run: also the mark by which its left-over processes are found
   }
   const flags = [...headers.flags]
   if (all && !flags.includes('--expose-internals')) flags.push('--expose-internals')
   if (mode !== 'plain') {
-    env.NODE_OPTIONS = `--require ${JSON.stringify(PRELOAD)}`
-    env.SPAWN_OWNED_REGISTRY = path.join(sandbox, 'registry', 'process-registry.json')
+    env.NODE_OPTIONS = `--require ${JSON.stringify(system.path(PRELOAD))}`
+    env.SPAWN_OWNED_REGISTRY = system.path(path.join(sandbox, 'registry', 'process-registry.json'))
     if (mode === 'control') env.PARITY_CONTROL = '1'
-    if (all) env.PARITY_REBUILD = nodeSource
+    if (all) env.PARITY_REBUILD = system.path(nodeSource)
   }
   try {
-    const output = openSync(outputFile, 'a')
-    const outcome = await runOnce(node, [...flags, file], { cwd, env, output, timeoutMs })
-    closeSync(output)
-    const leftovers = await endLeftovers(`PARITY_LOG=${log}`)
+    const command = [...system.command(node), ...flags, system.path(file)]
+    const outcome = await runOnce(command, { cwd, env, outputFile, timeoutMs })
     const text = readFileSync(outputFile, 'utf8')
+    const told = [...text.matchAll(/^left running: (.*)$/gm)].map(([, command]) => command.trim())
+    const leftovers = [...told, ...(await endLeftovers(`PARITY_LOG=${env.PARITY_LOG}`))]
     return {
       ...outcome,
       skipped: /^1\.\.0 # Skipped/m.test(text),
@@ -90,11 +91,31 @@ export async function runTest(file, { node, nodeSource, mode, all, slot, timeout
   }
 }
 
-function runOnce(node, args, { cwd, env, output, timeoutMs }) {
+/** What `node args...` prints, and whether it succeeds. Through a file: node.exe fails with EBADF at a Unix pipe. */
+export async function askNode(args, { system, node, timeoutMs }) {
+  const sandbox = mkdtempSync(path.join(tmpdir(), 'parity-'))
+  const outputFile = path.join(sandbox, 'output')
+  try {
+    const command = [...system.command(node), ...args]
+    const { passed } = await runOnce(command, {
+      cwd: sandbox,
+      env: system.environment,
+      outputFile,
+      timeoutMs,
+    })
+    return { passed, output: readFileSync(outputFile, 'utf8') }
+  } finally {
+    rmSync(sandbox, { recursive: true, force: true, maxRetries: 3 })
+  }
+}
+
+function runOnce([program, ...args], { cwd, env, outputFile, timeoutMs }) {
   return new Promise((resolve) => {
     const startedAt = performance.now()
     let timedOut = false
-    const child = spawn(node, args, { cwd, env, stdio: ['ignore', output, output], detached: true })
+    const output = openSync(outputFile, 'a')
+    const child = spawn(program, args, { cwd, env, stdio: ['ignore', output, output], detached: true })
+    closeSync(output)
     const timer = setTimeout(() => {
       timedOut = true
       endGroup(child.pid)
