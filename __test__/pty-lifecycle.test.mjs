@@ -10,6 +10,7 @@ import { hostileTrees, treeNamed } from './support/hostile-trees.mjs'
 import {
   isWindows,
   NO_KEEPER,
+  NO_SHELL,
   NO_TTY,
   notUnderWine,
   posixOnly,
@@ -120,35 +121,37 @@ describe('scopes', options, () => {
 
 describe('the root’s exit', options, () => {
   // A hang-up is not for whoever is deaf to it.
-  const deafToHangUp = isWindows ? '' : "trap '' HUP; "
-  const withoutInput = isWindows ? '' : '< /dev/null '
-  const ENTER = isWindows ? '\r' : '\n'
+  const deafToHangUp = "trap '' HUP; "
 
-  test('hangs up whoever is left, and all of it is ended', async (t) => {
+  test('hangs up whoever is left, and all of it is ended', posixOnly(NO_SHELL), async (t) => {
     const witness = openWitness(t)
-    const line = `${deafToHangUp}'${program('ignores-sigterm')}' '${witness.path}' ${withoutInput}& read -r _; exit 7`
+    const line = `${deafToHangUp}'${program('ignores-sigterm')}' '${witness.path}' < /dev/null & read -r _; exit 7`
     const terminal = sh(t, line, { graceMs: 200 })
     await witness.ready(2)
-    terminal.type(ENTER)
+    terminal.type('\n')
     const exit = await terminal.child.wait()
     assert.ok(witness.isGone(), witness.holders())
     assert.deepEqual([exit.reason, exit.exitCode, exit.survivors], ['exit', 7, []])
     await terminal.closed
   })
 
-  test('with onLeaderExit: keep, what is left goes on without its terminal', async (t) => {
-    const witness = openWitness(t)
-    const line = `${deafToHangUp}'${program('ignores-sigterm')}' '${witness.path}' ${withoutInput}& read -r _`
-    const terminal = sh(t, line, { onLeaderExit: 'keep', graceMs: 100 })
-    await witness.ready(2)
-    terminal.type(ENTER)
-    await once(terminal.child, 'exit')
-    assert.equal(witness.isGone(), false)
-    const exit = await terminal.child.cancel()
-    assert.ok(witness.isGone(), witness.holders())
-    assert.equal(exit.reason, 'manual-cancel')
-    await terminal.closed
-  })
+  test(
+    'with onLeaderExit: keep, what is left goes on without its terminal',
+    posixOnly(NO_SHELL),
+    async (t) => {
+      const witness = openWitness(t)
+      const line = `${deafToHangUp}'${program('ignores-sigterm')}' '${witness.path}' < /dev/null & read -r _`
+      const terminal = sh(t, line, { onLeaderExit: 'keep', graceMs: 100 })
+      await witness.ready(2)
+      terminal.type('\n')
+      await once(terminal.child, 'exit')
+      assert.equal(witness.isGone(), false)
+      const exit = await terminal.child.cancel()
+      assert.ok(witness.isGone(), witness.holders())
+      assert.equal(exit.reason, 'manual-cancel')
+      await terminal.closed
+    },
+  )
 })
 
 describe('the registry', options, () => {

@@ -9,6 +9,7 @@ import { record, spawnOwned } from './fixtures/side-by-side.mjs'
 import { program, script } from './support/fixtures.mjs'
 import {
   GRACE_FOR_ALL_MS,
+  isWindows,
   isWine,
   NO_PROC,
   NO_SESSIONS,
@@ -285,7 +286,9 @@ describe("onLeaderExit: 'keep'", () => {
   })
 
   test('its deadline still counts', options, async (t) => {
-    const { child, witness } = await standing(t, 'half-setsid', 33, { ...kept, timeoutMs: 400 })
+    // It is to stand by then, also where that takes a while.
+    const timeoutMs = isWindows ? 5000 : 400
+    const { child, witness } = await standing(t, 'half-setsid', 33, { ...kept, timeoutMs })
     child.stdin.end()
     const { reason, exitCode } = await child.wait()
     assert.ok(witness.isGone(), witness.holders())
