@@ -9,7 +9,6 @@ import {
   readdirSync,
   readFileSync,
   readlinkSync,
-  rmSync,
   writeFileSync,
 } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -18,7 +17,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { createSupervisor } from 'spawn-owned'
 import { program, script } from './fixtures.mjs'
-import { isWindows } from './system.mjs'
+import { isWindows, removeFolder } from './system.mjs'
 import { openWitness } from './witness.mjs'
 
 /** A bot on this registry, started by `within` if that is given. It goes with the test, and its runs with it. */
@@ -141,7 +140,7 @@ export function freshRegistry(entries) {
 }
 
 function removeFolders() {
-  for (const folder of folders) rmSync(folder, { recursive: true, force: true, maxRetries: 5 })
+  for (const folder of folders) removeFolder(folder)
 }
 
 /** As if bots had left these entries. */

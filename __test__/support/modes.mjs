@@ -1,5 +1,6 @@
 // The ways in which a run can be connected to its bot, and all that differs between them. What is to hold for each of them is
 // tested `for (const mode of modes)`.
+import { isWindows } from './system.mjs'
 
 /**
  * @typedef Mode
@@ -27,7 +28,8 @@ const pty = {
   listen(child, hear) {
     child.stdout.setEncoding('utf8').on('data', hear)
   },
-  say: (child, text) => child.stdin.write(text),
+  // A key, not a character: on Windows that is another one.
+  say: (child, text) => child.stdin.write(isWindows ? text.replaceAll('\n', '\r') : text),
   hangUp: (child) => child.stdin.end(),
 }
 
@@ -42,14 +44,14 @@ export function converse(t, mode, { spawnOwned }, command, args, options) {
 }
 
 class Conversation {
-  #mode
+  mode
   #waiting = new Set()
   said = ''
   /** When it was last heard of, in the time of `performance`. */
   lastAt
 
   constructor(mode, child) {
-    this.#mode = mode
+    this.mode = mode
     this.child = child
     mode.listen(child, (text) => {
       this.said += text
@@ -76,10 +78,10 @@ class Conversation {
   }
 
   say(text) {
-    this.#mode.say(this.child, text)
+    this.mode.say(this.child, text)
   }
 
   hangUp() {
-    this.#mode.hangUp(this.child)
+    this.mode.hangUp(this.child)
   }
 }

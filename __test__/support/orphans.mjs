@@ -33,7 +33,8 @@ export async function owned(
  * only a run that was to be kept lives on.
  */
 export async function crashed(t, more) {
-  const run = await owned(t, isWindows ? { ...more, onOwnerExit: 'keep' } : more)
+  // There the rest is ended when the root leaves, and that does at the end of its input.
+  const run = await owned(t, isWindows ? { ...more, stdio: 'ignore', onOwnerExit: 'keep' } : more)
   await run.bot.killWithHelpers()
   assertAlive(run.witness)
   return run

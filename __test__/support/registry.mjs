@@ -5,7 +5,6 @@ import {
   mkdtempSync,
   readdirSync,
   readFileSync,
-  rmSync,
   statSync,
   writeFileSync,
 } from 'node:fs'
@@ -14,6 +13,7 @@ import { join } from 'node:path'
 import { after } from 'node:test'
 import { setTimeout as delay } from 'node:timers/promises'
 import { createSupervisor } from 'spawn-owned'
+import { removeFolder } from './system.mjs'
 
 /** How far the file may be behind. */
 export const BEHIND_MS = 250
@@ -36,7 +36,7 @@ after(async () => {
 })
 
 function removeAll() {
-  for (const { dir } of opened) rmSync(dir, { recursive: true, force: true, maxRetries: 10 })
+  for (const { dir } of opened) removeFolder(dir)
 }
 
 class RegistryFiles {

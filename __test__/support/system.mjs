@@ -1,5 +1,6 @@
 // What the tests need to know of the system they run on. They are written in the words of POSIX (`sh -c`, `cat`, SIGTERM); on
 // Windows these commands are small programs of ours (fixtures/windows), first in the path of this process and so of its children.
+import { rmSync } from 'node:fs'
 import { delimiter } from 'node:path'
 import * as runner from 'node:test'
 import { fileURLToPath } from 'node:url'
@@ -76,4 +77,13 @@ export const windowsCommand = (name) => `${WINDOWS_PROGRAMS}\\commands\\${name}.
 if (isWindows) {
   const commands = `${WINDOWS_PROGRAMS}\\commands`
   if (!process.env.PATH.startsWith(commands)) process.env.PATH = commands + delimiter + process.env.PATH
+}
+
+/** A folder for a while. On Windows somebody may have something in it open to the last, us included: then it stays. */
+export function removeFolder(folder) {
+  try {
+    rmSync(folder, { recursive: true, force: true, maxRetries: 5 })
+  } catch (error) {
+    if (!isWindows) throw error
+  }
 }

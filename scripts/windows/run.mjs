@@ -2,6 +2,7 @@
 //   npm run test:windows -- cancel.test.mjs   some files only
 //   npm run test:windows -- --node all        20, 22 or all instead of 22
 //   npm run test:windows -- --rust            the crate's unit tests instead
+//   npm run test:windows -- --steady          without those that ask too much of Wine, one after the other: what CI runs
 //   npm run test:windows -- --verbose         each file, each skipped test with its reason
 import { existsSync, readdirSync } from 'node:fs'
 import { basename, join } from 'node:path'
@@ -12,6 +13,7 @@ import { buildAddons } from './build.mjs'
 import { nodeExe, usual, versions } from './node.mjs'
 import { installPackages } from './packages.mjs'
 import { Report } from './report.mjs'
+import { restless } from './restless.mjs'
 import { runRustTests } from './rust-tests.mjs'
 import { endAll, runFiles } from './suite.mjs'
 import { startWine, stopWine } from './wine.mjs'
@@ -21,6 +23,7 @@ const { values, positionals } = parseArgs({
   options: {
     node: { type: 'string', default: usual },
     rust: { type: 'boolean', default: false },
+    steady: { type: 'boolean', default: false },
     verbose: { type: 'boolean', default: false },
   },
 })
@@ -45,7 +48,7 @@ async function test(version) {
   const node = nodeExe(version)
   say(`Testing with node.exe ${version}`)
   const report = new Report(version, values.verbose)
-  await runFiles(node, files, (result) => report.add(result))
+  await runFiles(node, files, values.steady ? 1 : 2, (result) => report.add(result))
   if (!report.finish()) process.exitCode = 1
 }
 
@@ -69,7 +72,10 @@ function chooseVersions(wanted) {
 
 function chooseFiles(names) {
   const folder = join(root, '__test__')
-  if (names.length === 0) return readdirSync(folder).filter((file) => file.endsWith('.test.mjs'))
+  if (names.length === 0) {
+    const all = readdirSync(folder).filter((file) => file.endsWith('.test.mjs'))
+    return values.steady ? all.filter((file) => !restless.has(file)) : all
+  }
   const wanted = names.map((name) => basename(name))
   const unknown = wanted.filter((name) => !existsSync(join(folder, name)))
   return unknown.length === 0 ? wanted : refuse(`no such test: ${unknown.join(', ')}`)

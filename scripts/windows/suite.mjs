@@ -7,12 +7,11 @@ import { made, windowsPath } from './places.mjs'
 import { readTap } from './tap.mjs'
 import { freshFolder, launcher, wineEnvironment } from './wine.mjs'
 
-const atOnce = 2
 const limitMs = 240_000
 const started = new Set()
 
-/** Runs them all; `each` hears of every result as it comes. */
-export async function runFiles(node, files, each) {
+/** Runs them all, so many at once; `each` hears of every result as it comes. */
+export async function runFiles(node, files, atOnce, each) {
   const waiting = [...files]
   const worker = async () => {
     for (let file = waiting.shift(); file !== undefined; file = waiting.shift())
