@@ -135,20 +135,27 @@ for (const mode of modes) {
 
     for (const tree of wrappers) {
       const isNode = mode.options.pty && tree.name.startsWith('npx')
-      const how = isNode ? notUnderWine(WINE_CONNECTS_NO_STREAMS, options) : options
-      test(`shell-wrapper-tree, the wrapper leaves first: ${tree.name}`, how, async (t) => {
-        const run = await standing(t, mode, ...ofTree(tree))
-        run.talk.hangUp()
-        const exit = await run.child.wait()
-        await assertOver(run, exit, { reason: 'exit', exitCode: 0, message: 'exited with code 0' })
-      })
+      test(
+        `shell-wrapper-tree, the wrapper leaves first: ${tree.name}`,
+        isNode ? notUnderWine(WINE_CONNECTS_NO_STREAMS, options) : options,
+        async (t) => {
+          const run = await standing(t, mode, ...ofTree(tree))
+          run.talk.hangUp()
+          const exit = await run.child.wait()
+          await assertOver(run, exit, { reason: 'exit', exitCode: 0, message: 'exited with code 0' })
+        },
+      )
 
-      test(`shell-wrapper-tree, cancelled: ${tree.name}`, how, async (t) => {
-        const run = await standing(t, mode, ...ofTree(tree))
-        const exit = await run.child.cancel()
-        assertGone(run.witness)
-        assert.deepEqual([exit.reason, exit.survivors], ['manual-cancel', []])
-      })
+      test(
+        `shell-wrapper-tree, cancelled: ${tree.name}`,
+        isNode ? notUnderWine(WINE_CONNECTS_NO_STREAMS, options) : options,
+        async (t) => {
+          const run = await standing(t, mode, ...ofTree(tree))
+          const exit = await run.child.cancel()
+          assertGone(run.witness)
+          assert.deepEqual([exit.reason, exit.survivors], ['manual-cancel', []])
+        },
+      )
     }
 
     test('restart-reconcile, after a crash of everything', outlives(mode), async (t) => {
