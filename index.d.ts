@@ -417,6 +417,11 @@ export interface RunRecord {
   readonly cgroup?: string
   /** The name of the run's Job Object, if it is to be found by another bot. */
   readonly job?: string
+  /** On Windows, of a run that may outlive its bot: what whoever adopts it has to know. The deadline counts from `startedAt`. */
+  readonly rules?: {
+    readonly onLeaderExit: 'kill' | 'keep'
+    readonly timeout?: { readonly afterMs: number; readonly signal: number }
+  }
   readonly backendId?: string
   readonly scopeKey?: string
   /** Left out if there are none. */

@@ -87,6 +87,7 @@ impl Default for Rules {
 
 /// An overall deadline, and the signal it starts with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Timeout {
     pub after_ms: u64,
     pub signal: i32,
