@@ -316,12 +316,10 @@ const isOutput = ({ index }: { index: number }) => index === 1 || index === 2
  * Reading starts on the next tick, so that a stream which is handed to another command meanwhile is never read from here.
  */
 function openStream({ fd: name, index }: Pipe, listener: PipesListener): net.Socket {
-  const options = {
-    fd: takeStream(name),
-    readable: index > 0,
-    writable: true,
-    manualStart: true,
-  }
+  const fd = takeStream(name)
+  // Out of descriptors: what nobody can read is closed, and the command hears of that.
+  if (fd < 0) return new net.Socket().destroy()
+  const options = { fd, readable: index > 0, writable: true, manualStart: true }
   if (!isOutput({ index })) {
     const stream = new net.Socket(options)
     if (index > 0) process.nextTick(startReading, stream)
