@@ -33,8 +33,9 @@ const pty = {
   hangUp: (child) => child.stdin.end(),
 }
 
-/** @type {Mode[]} */
-export const modes = [pipe, pty]
+/** Without terminals, if the environment says so, as where CI runs in Wine (scripts/windows/restless.mjs).
+ * @type {Mode[]} */
+export const modes = process.env.SPAWN_OWNED_TEST_MODES === 'pipe' ? [pipe] : [pipe, pty]
 
 /** Starts a run, and talks with it. It ends with the test. */
 export function converse(t, mode, { spawnOwned }, command, args, options) {

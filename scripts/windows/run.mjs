@@ -30,6 +30,7 @@ const { values, positionals } = parseArgs({
 const chosen = chooseVersions(values.node)
 const files = chooseFiles(positionals)
 
+if (values.steady) process.env.SPAWN_OWNED_TEST_MODES = 'pipe'
 installPackages()
 if (!values.rust) {
   buildAddons()

@@ -46,7 +46,9 @@ function execute(node, file, paths) {
   const [out, err] = paths.map((path) => openSync(path, 'w'))
   const [wine, ...launch] = launcher
   const test = windowsPath(join(root, '__test__', file))
-  const env = { ...wineEnvironment, SPAWN_OWNED_REGISTRY: `${freshFolder(file)}\\process-registry.json` }
+  const modes = process.env.SPAWN_OWNED_TEST_MODES ?? ''
+  const registry = `${freshFolder(file)}\\process-registry.json`
+  const env = { ...wineEnvironment, SPAWN_OWNED_REGISTRY: registry, SPAWN_OWNED_TEST_MODES: modes }
   const child = spawn(wine, [...launch, windowsPath(node), '--test-reporter=tap', test], {
     cwd: root,
     env,
