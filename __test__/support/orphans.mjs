@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { captureStartToken } from 'spawn-owned'
 import { assertAlive, bystander, freshRegistry, startBot, supervise, until } from './bots.mjs'
 import { treeNamed } from './hostile-trees.mjs'
-import { isWindows } from './system.mjs'
+import { isWindows, isWine } from './system.mjs'
 import { openWitness } from './witness.mjs'
 
 export const GRACE_MS = 300
@@ -11,7 +11,12 @@ export const GRACE_MS = 300
 /** A run of a bot that lives, standing, and its record. */
 export async function owned(
   t,
-  { tree = treeNamed('half-setsid'), path = freshRegistry(), bot, ...more } = {},
+  {
+    tree = treeNamed(isWine ? 'cleared-environment' : 'half-setsid'),
+    path = freshRegistry(),
+    bot,
+    ...more
+  } = {},
 ) {
   bot ??= await startBot(t, path)
   const witness = openWitness(t)
