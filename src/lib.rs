@@ -12,6 +12,7 @@ pub mod pty;
 pub mod reap;
 pub mod registry;
 pub mod run;
+pub mod runtime;
 pub mod spawn;
 
 #[cfg(feature = "node")]

@@ -164,6 +164,18 @@ pub struct End {
     pub survivors: Vec<ProcessInfo>,
 }
 
+/// Hears reports until the last one: how the root has ended, as far as that was told, and the end of the tree.
+pub fn last_word<E>(mut next: impl FnMut() -> Result<Report, E>) -> Result<(Option<ExitStatus>, End), E> {
+    let mut status = None;
+    loop {
+        match next()? {
+            Report::RootExited(how) => status = Some(how),
+            Report::Extinct(end) => return Ok((status, end)),
+            _ => {}
+        }
+    }
+}
+
 /// Why bytes on the socket are not a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProtocolError {

@@ -20,7 +20,8 @@ use crate::reap::{self, Decided, Done, Planned, Verb};
 use crate::registry::{self, Instance, Kept, Record, ScopeLock};
 use crate::run::reason::Reason;
 use crate::run::{ExitStatus, Force};
-use crate::spawn::{register, runtime};
+use crate::runtime;
+use crate::spawn::register;
 
 /// How long the end of the process may wait for the file to be brought up to date.
 const FLUSH_LIMIT: Duration = Duration::from_millis(200);

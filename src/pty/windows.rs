@@ -13,7 +13,7 @@ use windows_sys::Win32::System::Console::{
 
 use super::Size;
 use crate::errno::Errno;
-use crate::spawn::runtime;
+use crate::runtime;
 
 /// A terminal in use. Dropping it closes it.
 #[derive(Debug)]

@@ -1,14 +1,16 @@
 //! Ending the tree of a run by its record, whoever started it: by asking its keeper, or from outside if there is none.
 
 #[cfg(unix)]
-#[path = "end/stubborn_unix.rs"]
-mod stubborn;
+mod unix;
 #[cfg(windows)]
-#[path = "end/stubborn_windows.rs"]
-mod stubborn;
+mod windows;
 
 use std::time::{Duration, Instant};
 
+#[cfg(unix)]
+use self::unix as stubborn;
+#[cfg(windows)]
+use self::windows as stubborn;
 use super::observe::{identify_old, target};
 use crate::contain::{ProcessInfo, cookie, outside};
 use crate::errno::Errno;

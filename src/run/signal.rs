@@ -1,5 +1,7 @@
 //! Signals, by the numbers that they have everywhere, and what they come to where there are none.
 
+use super::ExitStatus;
+
 pub const SIGINT: i32 = 2;
 pub const SIGQUIT: i32 = 3;
 pub const SIGKILL: i32 = 9;
@@ -17,3 +19,45 @@ pub fn exit_code(signal: i32) -> u32 {
 
 /// What a process that asked nobody ends with when it is asked to end by Ctrl+C or Ctrl+Break.
 pub const CONTROL_C_EXIT: u32 = 0xc000_013a;
+
+/// One bit for each signal.
+pub fn bit(signal: i32) -> u32 {
+    1_u32.checked_shl(signal.cast_unsigned()).unwrap_or(0)
+}
+
+/// How a process has ended there, by what it has ended with, the last signal for which it was ended by us (or 0), all of these, and the one
+/// for which it was asked to end. As in Node, the last one counts, although the first has done it.
+pub fn ended_by(code: u32, ended_for: i32, ended_with: u32, asked: Option<i32>) -> ExitStatus {
+    match asked {
+        _ if (1..32).any(|signal| ended_with & bit(signal) != 0 && code == exit_code(signal)) => {
+            ExitStatus::Signal(ended_for)
+        }
+        Some(signal) if code == CONTROL_C_EXIT => ExitStatus::Signal(signal),
+        _ => ExitStatus::Code(code.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_was_ended_by_us_has_ended_by_a_signal() {
+        let (term, kill) = (bit(SIGTERM), bit(SIGKILL));
+        for (code, ended_for, ended_with, asked, expected) in [
+            (0, 0, 0, None, ExitStatus::Code(0)),
+            (3, 0, 0, None, ExitStatus::Code(3)),
+            (143, 0, 0, None, ExitStatus::Code(143)),
+            (143, SIGTERM, term, None, ExitStatus::Signal(SIGTERM)),
+            (137, SIGKILL, kill, Some(SIGTERM), ExitStatus::Signal(SIGKILL)),
+            (143, SIGKILL, term | kill, None, ExitStatus::Signal(SIGKILL)),
+            // It was faster.
+            (0, SIGKILL, kill, Some(SIGTERM), ExitStatus::Code(0)),
+            (CONTROL_C_EXIT, 0, 0, Some(SIGTERM), ExitStatus::Signal(SIGTERM)),
+            (CONTROL_C_EXIT, 0, 0, None, ExitStatus::Code(CONTROL_C_EXIT.into())),
+        ] {
+            let status = ended_by(code, ended_for, ended_with, asked);
+            assert_eq!(status, expected, "{code} {ended_for} {ended_with} {asked:?}");
+        }
+    }
+}

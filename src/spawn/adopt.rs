@@ -7,12 +7,12 @@ use crate::errno::Errno;
 
 use super::ears::Ears;
 use super::run::Run;
-use super::runtime::Runtime;
-use super::{Extinct, OnEvent, RunEvent, line, runtime, watch};
+use super::{Extinct, OnEvent, RunEvent, line, watch};
 use crate::reap::{self, Verb};
 use crate::registry::{Claim, Entry, Instance, Record, RegistryError, State};
 use crate::run::reason::{Ending, Reason};
 use crate::run::{Cause, ExitStatus, Force};
+use crate::runtime::{self, Runtime};
 
 #[derive(Debug)]
 pub enum AdoptError {

@@ -7,7 +7,7 @@ use tokio::task::AbortHandle;
 
 use super::line::{Ear, Exec, Origin, end_lost};
 use super::run::Run;
-use super::{Extinct, OnEvent, RunEvent, runtime};
+use super::{Extinct, OnEvent, RunEvent};
 use crate::contain::ProcessInfo;
 use crate::errno::Errno;
 use crate::identity::ProcessRef;
@@ -15,6 +15,7 @@ use crate::keeper::protocol::{End, Report, Request};
 use crate::observe::counters::Counters;
 use crate::run::reason::{Ending, Reason};
 use crate::run::{Cause, Deadline, ExitStatus, Force};
+use crate::runtime;
 
 /// How much later than it should a deadline may be kept before we help.
 const OVERDUE: Duration = Duration::from_millis(250);

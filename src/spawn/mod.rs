@@ -18,7 +18,6 @@ mod plumbing;
 mod programs;
 pub mod register;
 mod run;
-pub mod runtime;
 mod silence;
 mod tier;
 #[cfg(unix)]
@@ -43,9 +42,10 @@ use crate::contain::Limits;
 #[cfg(unix)]
 use crate::contain::cgroup::Trouble;
 use crate::contain::{ProcessInfo, Usage};
+use crate::identity::ProcessRef;
 use crate::observe::counters::Counters;
 use crate::pty;
-use crate::registry::{Instance, RegistryError};
+use crate::registry::{self, Instance, Record, RegistryError, State};
 use crate::run::lifecycle::Timeout;
 use crate::run::reason::{Ending, Reason};
 use crate::run::{Cause, Deadline, ExitStatus, Force, Policy};
@@ -107,6 +107,30 @@ pub struct Launch {
     pub silence_ms: Option<u64>,
     /// Our ends of its outputs, of those that were made before.
     pub outputs: Vec<RawStream>,
+}
+
+impl Launch {
+    /// What is written down of it before the command runs, but for what holds it together.
+    fn record(&self, root: &ProcessRef) -> Record {
+        let now = registry::now_ms();
+        Record {
+            pid: root.pid,
+            started_at: now,
+            session_id: self.session_id.clone(),
+            command_preview: self.preview.clone(),
+            run_id: self.run_id.clone(),
+            state: State::Starting,
+            start_token: Some(root.clone()),
+            backend_id: self.backend_id.clone(),
+            scope_key: self.scope_key.clone(),
+            labels: self.labels.clone(),
+            grace_ms: self.grace_ms,
+            on_owner_exit: self.on_owner_exit,
+            created_at_ms: now,
+            updated_at_ms: now,
+            ..Record::blank()
+        }
+    }
 }
 
 /// The terminal that a command is to have.

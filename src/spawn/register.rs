@@ -5,11 +5,12 @@ use std::fmt;
 
 use crate::errno::Errno;
 
-use super::{runtime, watch};
+use super::watch;
 use crate::identity::stat::Stat;
 use crate::identity::{self, ProcessRef, State, read_stat};
 use crate::registry::{Containment, Entry, Instance, Record, RegistryError, now_ms};
 use crate::run::Policy;
+use crate::runtime;
 
 /// What a caller says about a process of its own.
 #[derive(Debug, serde::Deserialize)]

@@ -9,12 +9,12 @@ use tokio::task::AbortHandle;
 
 use super::RawStream;
 use super::line::Line;
-use super::runtime::Runtime;
 use super::silence::Listening;
 use crate::keeper::protocol::Request;
 use crate::pty::{Size, Terminal};
 use crate::registry::Entry;
 use crate::run::lifecycle::REPORT_LIMIT_MS;
+use crate::runtime::Runtime;
 
 const PATIENCE: Duration = Duration::from_millis(REPORT_LIMIT_MS);
 

@@ -14,18 +14,18 @@ use super::line::{Ear, Exec, Line};
 use super::plumbing::Plumbing;
 use super::programs::{Program, Programs};
 use super::run::Run;
-use super::runtime::Runtime;
 use super::silence::Listening;
 use super::zygote::{Keeper, NoKeeper, Zygote, first_message};
-use super::{Launch, LaunchError, OnEvent, Streams, environment, runtime};
+use super::{Launch, LaunchError, OnEvent, Streams, environment};
 use crate::contain::outside::{self, Target};
 use crate::identity::ProcessRef;
 use crate::keeper::channel;
 use crate::keeper::protocol::{self, Command, Inbox, Own, Refusal, Request};
 use crate::observe::counters::Counters;
 use crate::pty::Relay;
-use crate::registry::{self, Containment, Entry, Record, State};
+use crate::registry::{self, Containment, Entry, Record};
 use crate::run::Policy;
+use crate::runtime::{self, Runtime};
 
 /// How long `exec` usually takes at most, and how long it may. A file on a slow disk is not an error.
 pub const EXEC_PATIENCE: Duration = Duration::from_secs(1);
@@ -294,15 +294,7 @@ fn count(counters: &Counters, error: &LaunchError) {
 
 /// What is written down before the command is handed over.
 fn record(launch: &Launch, keeper: &Keeper) -> Record {
-    let now = registry::now_ms();
     Record {
-        pid: keeper.root.pid,
-        started_at: now,
-        session_id: launch.session_id.clone(),
-        command_preview: launch.preview.clone(),
-        run_id: launch.run_id.clone(),
-        state: State::Starting,
-        start_token: Some(keeper.root.clone()),
         pgid: Some(keeper.root.pid),
         containment: if keeper.cgroup.is_some() { Containment::Cgroup } else { Containment::Keeper },
         cgroup: keeper.cgroup.clone(),
@@ -310,14 +302,7 @@ fn record(launch: &Launch, keeper: &Keeper) -> Record {
             start_token: keeper.process.clone(),
             address: keeper.address.clone(),
         }),
-        backend_id: launch.backend_id.clone(),
-        scope_key: launch.scope_key.clone(),
-        labels: launch.labels.clone(),
-        grace_ms: launch.grace_ms,
-        on_owner_exit: launch.on_owner_exit,
-        created_at_ms: now,
-        updated_at_ms: now,
-        ..Record::blank()
+        ..launch.record(&keeper.root)
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 #[cfg(unix)]
 use tokio::io::unix::AsyncFd;
 
-use super::{Extinct, OnEvent, RunEvent, runtime};
+use super::{Extinct, OnEvent, RunEvent};
 use crate::contain::ProcessInfo;
 #[cfg(windows)]
 use crate::contain::job::Job;
@@ -18,6 +18,7 @@ use crate::reap::target;
 use crate::registry::{Containment, Entry, Record};
 use crate::run::reason::{Ending, Reason};
 use crate::run::{Cause, Force};
+use crate::runtime;
 
 /// Where there are no pidfds, and when a look has failed.
 const INTERVAL: Duration = Duration::from_millis(200);

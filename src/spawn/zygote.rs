@@ -12,13 +12,14 @@ use nix::libc;
 use tokio::io::unix::AsyncFd;
 
 use super::inherited::Credentials;
-use super::{LaunchError, runtime, tier};
+use super::{LaunchError, tier};
 use crate::contain::Limits;
 use crate::contain::cgroup::{self, Base, Trouble, WhyNot};
 use crate::contain::cookie;
 use crate::identity::{FORCE_FALLBACK, Pin, ProcessRef};
 use crate::keeper::protocol::{self, Inbox, Report};
 use crate::keeper::{FORK, FORK_IN_CGROUP, HELLO, ORPHANS, TITLE_ROOM, ZYGOTE, channel};
+use crate::runtime;
 
 /// A loaded machine may take its time to run a small program, but not for ever.
 const LIMIT: Duration = Duration::from_secs(5);

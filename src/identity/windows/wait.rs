@@ -53,6 +53,11 @@ impl Pin {
     }
 }
 
+/// What the system calls.
+///
+/// # Safety
+/// The pointer must be the one that was registered.
+// SAFETY: as long as somebody is registered, its callback is not freed.
 unsafe extern "system" fn call(callback: *mut c_void, _timed_out: bool) {
     // SAFETY: it is what was registered, and is not freed before the registration is gone.
     let callback = unsafe { &*callback.cast::<Callback>() };

@@ -5,35 +5,29 @@
 //! after the root's exit finds a run that ended by itself.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+use super::members::{self, Members, Noted};
 use super::port::{self, Subscription};
-use super::{console, door};
+use super::{Held, MAX_LISTED, console, door};
 use crate::contain::ProcessInfo;
 use crate::contain::job::Job;
 use crate::errno::Errno;
-use crate::identity::{Pin, ProcessRef, Wait};
+use crate::identity::{ProcessRef, Wait};
 use crate::keeper::protocol::{self, End, Process, Report, Request};
 use crate::registry::Entry;
 use crate::run::lifecycle::{Action, Event, Lifecycle, Rules};
-use crate::run::signal::{CONTROL_C_EXIT, SIGKILL, exit_code};
+use crate::run::signal::{SIGKILL, exit_code};
 use crate::run::{Cause, ExitStatus, Policy, State};
-use crate::spawn::runtime;
+use crate::runtime;
 
 /// While members are being ended, they are looked at this often even if nobody reports.
 const KILL_PASS_MS: u64 = 5;
 
 /// How often a job is looked at whose root is gone, in case a message was lost.
 const LINGER_PASS_MS: u64 = 1_000;
-
-/// How often it is written down who is in a job.
-const NOTE_EVERY: Duration = Duration::from_millis(100);
-
-/// A report lists at most so many processes.
-const MAX_LISTED: usize = 1024;
 
 #[derive(Debug)]
 pub enum Message {
@@ -51,60 +45,6 @@ pub enum Message {
     Changed,
     /// Those who were in it are written down; those of whom that was possible.
     Noted(Noted),
-}
-
-/// The root, held: its number is nobody else's.
-#[derive(Debug)]
-pub struct Held {
-    pub pin: Pin,
-    pub process: ProcessRef,
-    /// The last signal for which we have ended it, or 0; and one bit for each of them.
-    ended_for: AtomicI32,
-    ended_with: AtomicU32,
-}
-
-impl Held {
-    pub fn new(pin: Pin, process: ProcessRef) -> Self {
-        Self { pin, process, ended_for: AtomicI32::new(0), ended_with: AtomicU32::new(0) }
-    }
-
-    /// To the root alone, as Node does it.
-    pub fn signal(&self, signal: i32) -> Result<(), Errno> {
-        if signal != 0 {
-            self.will_end_for(signal);
-        }
-        self.pin.signal(signal)
-    }
-
-    /// To be told before it is done: whoever sees its end then knows why.
-    fn will_end_for(&self, signal: i32) {
-        if !self.pin.has_ended() {
-            self.ended_with.fetch_or(bit(signal), Ordering::AcqRel);
-            self.ended_for.store(signal, Ordering::Release);
-        }
-    }
-
-    /// How it has ended, if it has. One that we have ended has ended by a signal: by the one that was asked for.
-    fn status(&self, asked: Option<i32>) -> Option<ExitStatus> {
-        let ended_with = self.ended_with.load(Ordering::Acquire);
-        Some(status_of(self.pin.exit_code()?, self.ended_for.load(Ordering::Acquire), ended_with, asked))
-    }
-}
-
-fn bit(signal: i32) -> u32 {
-    1_u32.checked_shl(signal.cast_unsigned()).unwrap_or(0)
-}
-
-/// Pure: what the root has ended with, the last signal for which it was ended by us (or 0), all of these, and the one for which it was
-/// asked to end. As in Node, the last one counts, although the first has done it.
-fn status_of(code: u32, ended_for: i32, ended_with: u32, asked: Option<i32>) -> ExitStatus {
-    match asked {
-        _ if (1..32).any(|signal| ended_with & bit(signal) != 0 && code == exit_code(signal)) => {
-            ExitStatus::Signal(ended_for)
-        }
-        Some(signal) if code == CONTROL_C_EXIT => ExitStatus::Signal(signal),
-        _ => ExitStatus::Code(code.into()),
-    }
 }
 
 /// Asks the tree to end by other means than its console. Returns whether it was asked.
@@ -163,14 +103,6 @@ pub fn hold(
     };
     handle.spawn(keeper.hold());
     Ok((messages, ear))
-}
-
-/// Who was written down, and whether somebody is at it.
-#[derive(Default)]
-struct Members {
-    known: Vec<ProcessRef>,
-    is_noting: bool,
-    has_changed: bool,
 }
 
 struct Keeper {
@@ -391,7 +323,7 @@ impl Keeper {
 
     /// Those who are to be found when their bot is gone, and the root with it. Only of a run that outlives its bot.
     ///
-    /// To look at many processes, and to write, may take a while: that is done elsewhere, and at most once in a [`NOTE_EVERY`].
+    /// To look at many processes, and to write, may take a while: that is done elsewhere, and at most once in a [`members::NOTE_EVERY`].
     fn note_members(&mut self) {
         if self.life.rules().on_owner_exit != Policy::Keep {
             return;
@@ -404,12 +336,12 @@ impl Keeper {
         let (job, entry, root) = (self.job.clone(), self.entry.clone(), self.root.process.clone());
         let (known, messages) = (std::mem::take(&mut self.members.known), self.messages.clone());
         tokio::spawn(async move {
-            let note = move || note(&job, &entry, &root, known);
+            let note = move || members::note(&job, &entry, &root, known);
             let noted = match runtime::get() {
                 Ok(runtime) => runtime.run(note).await,
                 Err(_) => None,
             };
-            tokio::time::sleep(NOTE_EVERY).await;
+            tokio::time::sleep(members::NOTE_EVERY).await;
             let noted = noted.unwrap_or(Noted { members: Vec::new(), is_all: true });
             let _ = messages.send(Message::Noted(noted));
         });
@@ -463,53 +395,5 @@ impl Keeper {
 
     fn now(&self) -> u64 {
         u64::try_from(self.born.elapsed().as_millis()).unwrap_or(u64::MAX).saturating_add(self.age_ms)
-    }
-}
-
-/// Who was written down.
-#[derive(Debug)]
-pub struct Noted {
-    members: Vec<ProcessRef>,
-    is_all: bool,
-}
-
-/// Writes down who is in a job, if somebody is new.
-fn note(job: &Job, entry: &Entry, root: &ProcessRef, known: Vec<ProcessRef>) -> Noted {
-    let Ok(mut members) = job.processes() else { return Noted { members: known, is_all: true } };
-    // Whoever is just being made may not have a name yet.
-    let is_all = job.active().is_ok_and(|active| members.len() >= active as usize);
-    members.retain(|member| member != root);
-    members.truncate(MAX_LISTED);
-    // Who is gone does no harm there.
-    if members.iter().all(|member| known.contains(member)) {
-        return Noted { members: known, is_all };
-    }
-    entry.members(members.clone());
-    Noted { members, is_all }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::run::signal::SIGTERM;
-
-    #[test]
-    fn who_was_ended_by_us_has_ended_by_a_signal() {
-        let (term, kill) = (bit(SIGTERM), bit(SIGKILL));
-        for (code, ended_for, ended_with, asked, expected) in [
-            (0, 0, 0, None, ExitStatus::Code(0)),
-            (3, 0, 0, None, ExitStatus::Code(3)),
-            (143, 0, 0, None, ExitStatus::Code(143)),
-            (143, SIGTERM, term, None, ExitStatus::Signal(SIGTERM)),
-            (137, SIGKILL, kill, Some(SIGTERM), ExitStatus::Signal(SIGKILL)),
-            (143, SIGKILL, term | kill, None, ExitStatus::Signal(SIGKILL)),
-            // It was faster.
-            (0, SIGKILL, kill, Some(SIGTERM), ExitStatus::Code(0)),
-            (CONTROL_C_EXIT, 0, 0, Some(SIGTERM), ExitStatus::Signal(SIGTERM)),
-            (CONTROL_C_EXIT, 0, 0, None, ExitStatus::Code(CONTROL_C_EXIT.into())),
-        ] {
-            let status = status_of(code, ended_for, ended_with, asked);
-            assert_eq!(status, expected, "{code} {ended_for} {ended_with} {asked:?}");
-        }
     }
 }

@@ -74,14 +74,7 @@ impl Visit {
 
     /// Waits for the end of the tree, and of its root. `ECONNRESET` if the bot dies first.
     pub fn wait(mut self, give_up_at: Instant) -> Result<(Option<ExitStatus>, End), Errno> {
-        let mut status = None;
-        loop {
-            match self.next(give_up_at)? {
-                Report::RootExited(how) => status = Some(how),
-                Report::Extinct(end) => return Ok((status, end)),
-                _ => {}
-            }
-        }
+        protocol::last_word(|| self.next(give_up_at))
     }
 
     fn next(&mut self, give_up_at: Instant) -> Result<Report, Errno> {

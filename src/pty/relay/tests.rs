@@ -17,7 +17,7 @@ fn raw() -> (Terminal, UnixStream, UnixStream, File) {
     let (stdin, input) = UnixStream::pair().unwrap();
     let (stdout, output) = UnixStream::pair().unwrap();
     let relay = Relay { pair, input: input.into(), output: output.into() };
-    let runtime = crate::spawn::runtime::get().unwrap();
+    let runtime = crate::runtime::get().unwrap();
     (relay.start(&runtime.loop_handle), stdin, stdout, command)
 }
 

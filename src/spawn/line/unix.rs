@@ -18,8 +18,8 @@ use crate::keeper::protocol::{self, Inbox, Report, Request};
 use crate::keeper::visit::Visit;
 use crate::registry::{Entry, Instance, Keeper, Record};
 use crate::run::lifecycle::{KILL_LIMIT_MS, ORPHAN_GRACE_MS};
+use crate::runtime;
 use crate::spawn::run::Run;
-use crate::spawn::runtime;
 use crate::spawn::unix::{EXEC_PATIENCE, refused_with};
 pub use crate::spawn::zygote::Origin;
 

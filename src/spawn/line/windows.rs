@@ -17,8 +17,8 @@ use crate::registry::{Entry, Instance, Keeper, Record, now_ms};
 use crate::run::Policy;
 use crate::run::lifecycle::{KILL_LIMIT_MS, Rules};
 use crate::run::signal::{SIGKILL, ends_on_windows};
+use crate::runtime;
 use crate::spawn::run::Run;
-use crate::spawn::runtime;
 
 #[derive(Debug)]
 pub struct Line {

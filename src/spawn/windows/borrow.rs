@@ -17,7 +17,8 @@ use windows_sys::Win32::System::Threading::{GetCurrentProcess, OpenProcess, PROC
 
 use super::pipes::{self, Way};
 use crate::errno::Errno;
-use crate::spawn::{OwnedStream, runtime};
+use crate::runtime;
+use crate::spawn::OwnedStream;
 
 const LIMIT: Duration = Duration::from_secs(10);
 

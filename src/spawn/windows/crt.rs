@@ -11,6 +11,7 @@ use windows_sys::Win32::System::LibraryLoader::{GetModuleHandleW, GetProcAddress
 
 use crate::errno::Errno;
 
+// SAFETY of both, to be kept by whoever calls them: the number may be any; the handle must be open, and is the descriptor's afterwards.
 type ToHandle = unsafe extern "C" fn(i32) -> HANDLE;
 type ToDescriptor = unsafe extern "C" fn(HANDLE) -> i32;
 

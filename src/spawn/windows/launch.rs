@@ -24,16 +24,16 @@ use crate::errno::Errno;
 use crate::identity::{self, ProcessRef};
 use crate::keeper::windows::{self as keeper, Held, Holding, Polite};
 use crate::pty::Terminal;
-use crate::registry::{self, Containment, Entry, KeptRules, Record, State};
+use crate::registry::{self, Containment, Entry, KeptRules, Record};
 use crate::run::Policy;
 use crate::run::lifecycle::Rules;
 use crate::run::signal::{SIGKILL, exit_code};
+use crate::runtime::{self, Runtime};
 use crate::spawn::ears::Ears;
 use crate::spawn::line::{Exec, Line};
 use crate::spawn::run::Run;
-use crate::spawn::runtime::Runtime;
 use crate::spawn::silence::Listening;
-use crate::spawn::{Launch, LaunchError, OnEvent, Stdio, Streams, Tier, environment, runtime};
+use crate::spawn::{Launch, LaunchError, OnEvent, Stdio, Streams, Tier, environment};
 
 /// Starts runs. One per process is enough; it is safe to share.
 #[derive(Debug)]
@@ -339,30 +339,14 @@ pub fn job_name() -> String {
 }
 
 fn record(launch: &Launch, root: &ProcessRef, job: Option<String>) -> Record {
-    let now = registry::now_ms();
+    let keeper = |me| registry::Keeper { start_token: me, address: keeper::address().to_owned() };
     Record {
-        pid: root.pid,
-        started_at: now,
-        session_id: launch.session_id.clone(),
-        command_preview: launch.preview.clone(),
-        run_id: launch.run_id.clone(),
-        state: State::Starting,
-        start_token: Some(root.clone()),
         containment: Containment::Job,
         job,
         rules: (launch.on_owner_exit == Policy::Keep)
             .then_some(KeptRules { on_leader_exit: launch.on_leader_exit, timeout: launch.timeout }),
-        keeper: identity::me()
-            .ok()
-            .map(|me| registry::Keeper { start_token: me, address: keeper::address().to_owned() }),
-        backend_id: launch.backend_id.clone(),
-        scope_key: launch.scope_key.clone(),
-        labels: launch.labels.clone(),
-        grace_ms: launch.grace_ms,
-        on_owner_exit: launch.on_owner_exit,
-        created_at_ms: now,
-        updated_at_ms: now,
-        ..Record::blank()
+        keeper: identity::me().ok().map(keeper),
+        ..launch.record(root)
     }
 }
 
