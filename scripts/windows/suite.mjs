@@ -15,7 +15,7 @@ export async function runFiles(node, files, atOnce, each) {
   const waiting = [...files]
   const worker = async () => {
     for (let file = waiting.shift(); file !== undefined; file = waiting.shift())
-      each(await runFile(node, file))
+      each(await runUnlessWineFails(node, file))
   }
   await Promise.all(Array.from({ length: atOnce }, worker))
 }
@@ -23,6 +23,31 @@ export async function runFiles(node, files, atOnce, each) {
 /** Their jobs end with them, and everything in these. */
 export function endAll() {
   for (const child of started) child.kill('SIGKILL')
+}
+
+/**
+ * Wine 8 fails now and then to start a process: CreateProcessW says no with an error that nobody knows, to Node's own `spawn` as to ours, and
+ * a fixture lacks a child. A file all of whose failures are of that kind says nothing about us. It is run again, and that is told.
+ */
+async function runUnlessWineFails(node, file) {
+  for (let attempt = 1; ; attempt++) {
+    const result = await runFile(node, file)
+    if (result.ok || attempt === ATTEMPTS || !isWines(result)) return result
+    console.error(`${file}: run again, because Wine failed to start a process`)
+  }
+}
+
+const ATTEMPTS = 4
+const WINES = /UNKNOWN|processes were ready after/
+
+/** Whether every test that has failed by itself has failed for that reason. */
+function isWines({ out, late }) {
+  const reasons = [
+    ...out.matchAll(
+      /failureType: '(testCodeFailure|testTimeoutFailure|hookFailed)'\r?\n\s+error: (.*(?:\r?\n.*){0,3})/g,
+    ),
+  ]
+  return !late && reasons.length > 0 && reasons.every(([, , error]) => WINES.test(error))
 }
 
 async function runFile(node, file) {
