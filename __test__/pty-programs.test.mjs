@@ -100,6 +100,22 @@ describe('bash -i', options, () => {
   })
 })
 
+describe('a shell that is asked in the moment in which it forks', options, () => {
+  for (const [name, processes] of [
+    ['forks-like-bash', 1],
+    ['forks-like-dash', 2],
+  ]) {
+    test(name, async (t) => {
+      const witness = openWitness(t)
+      const terminal = openTerminal(t, program(name), [witness.path])
+      await witness.ready(processes)
+      const exit = await terminal.child.cancel({ graceMs: FOR_EVER })
+      assert.ok(witness.isGone(), witness.holders())
+      assert.deepEqual([exit.reason, exit.signal], ['manual-cancel', 'SIGHUP'])
+    })
+  }
+})
+
 test('sh -i is asked the way it expects, too', needs('dash'), async (t) => {
   const { terminal } = await openShell(t, 'dash', ['-i'])
   const exit = await terminal.child.cancel({ graceMs: FOR_EVER })

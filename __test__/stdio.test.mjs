@@ -174,10 +174,18 @@ describe('what a command gets from', () => {
 
   test('the streams of a process that is not owned', options, async () => {
     const first = spawn('echo', ['passed on'], { stdio: ['ignore', 'pipe', 'inherit'] })
-    const { stdout, log } = await record(spawnOwned('cat', { stdio: [first.stdout, 'pipe', 'inherit'] }))
-    first.stdout.destroy()
+    const second = spawnOwned('sh', ['-c', 'read go; cat <&3'], {
+      stdio: ['pipe', 'pipe', 'inherit', first.stdout],
+    })
+    // Node wants to read what is left of a process that has exited.
+    first.on('exit', () => setImmediate(() => second.stdin.end('go\n')))
+    const { stdout, log } = await record(second)
     assert.equal(stdout.trimEnd(), 'passed on')
     assert.deepEqual(log.at(-1), ['close', 0, null])
+    // Nobody reads from it any more: it is the bot's again.
+    await second.wait()
+    first.stdout.resume()
+    await once(first, 'close')
   })
 
   test('a TCP connection where there is none to be had, in the words of Node', {

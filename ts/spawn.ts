@@ -104,7 +104,7 @@ function startNow(
   try {
     const errno = tryToStart(owner, child, settings, plan.slots, [], channel)
     if (errno === 0) {
-      handOver(plan.lent)
+      handOver(plan.lent, child.wait())
       if (spawning.hasSubscribers) spawning.end.publish({ process: child })
       return
     }
@@ -139,7 +139,7 @@ function startLater(
     return
   }
   child.postpone(fds, channel)
-  handOver(plan.lent)
+  handOver(plan.lent, child.wait())
   const start = () => {
     owner.refuseWhileClosing()
     const refused = tryToStart(owner, child, settings, stdio, child.openOutputs(), channel)

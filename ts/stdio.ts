@@ -132,11 +132,12 @@ function handleOf(stream: object): Handle | undefined {
 
 const lentStreams = new WeakSet<net.Socket>()
 
-/** The command reads from these now; if we went on reading, we would take its input away. */
-export function handOver(streams: readonly net.Socket[]): void {
+/** The command reads from these now; if we went on reading, we would take its input away. `ended`: when it does so no more. */
+export function handOver(streams: readonly net.Socket[], ended: Promise<unknown>): void {
   for (const stream of streams) {
     lentStreams.add(stream)
     if (stream instanceof Socket) stream.lend()
+    else keepPaused(stream, ended)
     const handle = handleOf(stream)
     if (handle?.reading) {
       handle.reading = false
@@ -146,6 +147,19 @@ export function handOver(streams: readonly net.Socket[]): void {
     const { _readableState: state } = stream as unknown as { _readableState?: { reading: boolean } }
     if (state) state.reading = false
   }
+}
+
+/**
+ * Node resumes the streams of a process that has exited, to have them drained, which may be long before our command has read what is in
+ * them. It leaves out those that it has lent itself, by a mark that is out of our reach.
+ */
+function keepPaused(stream: net.Socket, ended: Promise<unknown>): void {
+  const resume = () => stream
+  stream.resume = resume
+  void ended.then(() => {
+    // Lent once more meanwhile: the other one's end decides.
+    if (stream.resume === resume) Reflect.deleteProperty(stream, 'resume')
+  })
 }
 
 /**

@@ -11,11 +11,23 @@ use nix::libc;
 
 use crate::identity::stat::Stat;
 
-/// Whether this is a shell at a terminal which ignores `signal`, but not the closing of its terminal.
-pub fn is_deaf(stat: &Stat, signal: i32) -> bool {
-    stat.terminal != 0
-        && fs::read_to_string(format!("/proc/{}/status", stat.pid))
-            .is_ok_and(|status| ignored(&status).is_some_and(|ignored| awaits_hang_up(ignored, signal)))
+/// What a signal comes to with somebody, as far as can be seen at this moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hearing {
+    Hears,
+    /// It would be lost. That need not stay so: the child of a shell ignores what the shell does until it becomes its command.
+    Ignores,
+    /// A shell at a terminal, which ends when that is closed.
+    AwaitsHangUp,
+}
+
+/// How `signal` would be taken. Whoever has no terminal is not looked at: it is asked once, like everybody where there are no shells.
+pub fn hearing(stat: &Stat, signal: i32) -> Hearing {
+    if stat.terminal == 0 {
+        return Hearing::Hears;
+    }
+    let status = fs::read_to_string(format!("/proc/{}/status", stat.pid)).unwrap_or_default();
+    ignored(&status).map_or(Hearing::Hears, |ignored| hears(ignored, signal))
 }
 
 /// The mask of the signals that a process ignores, from `/proc/PID/status`.
@@ -25,13 +37,18 @@ fn ignored(status: &str) -> Option<u64> {
 }
 
 /// Who does job control has to ignore SIGTTOU, or could not take its terminal back from a job; hardly anybody else does.
-fn awaits_hang_up(ignored: u64, signal: i32) -> bool {
+fn hears(ignored: u64, signal: i32) -> Hearing {
     let ignores = |signal: i32| (1..=64).contains(&signal) && ignored >> (signal - 1) & 1 == 1;
-    ignores(signal) && ignores(libc::SIGTTOU) && !ignores(libc::SIGHUP)
+    match ignores(signal) {
+        false => Hearing::Hears,
+        true if ignores(libc::SIGTTOU) && !ignores(libc::SIGHUP) => Hearing::AwaitsHangUp,
+        true => Hearing::Ignores,
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::Hearing::{AwaitsHangUp, Hears, Ignores};
     use super::*;
 
     // As `/proc/PID/status` had them.
@@ -45,18 +62,18 @@ mod tests {
     #[test]
     fn only_shells_at_a_terminal_are_hung_up() {
         for (who, mask, signal, expected) in [
-            ("bash -i", BASH, libc::SIGTERM, true),
-            ("dash -i", DASH, libc::SIGTERM, true),
-            ("zsh -i", ZSH, libc::SIGTERM, true),
-            ("bash -i hears SIGINT", BASH, libc::SIGINT, false),
-            ("bash -i under nohup", BASH | 1, libc::SIGTERM, false),
-            ("a program that merely ignores SIGTERM", IGNORES_SIGTERM, libc::SIGTERM, false),
-            ("a program", NOTHING, libc::SIGTERM, false),
-            ("node", NODE, libc::SIGTERM, false),
-            ("no signal at all", u64::MAX, 0, false),
-            ("a number that is none", u64::MAX, 65, false),
+            ("bash -i", BASH, libc::SIGTERM, AwaitsHangUp),
+            ("dash -i", DASH, libc::SIGTERM, AwaitsHangUp),
+            ("zsh -i", ZSH, libc::SIGTERM, AwaitsHangUp),
+            ("bash -i hears SIGINT", BASH, libc::SIGINT, Hears),
+            ("bash -i under nohup", BASH | 1, libc::SIGTERM, Ignores),
+            ("a program that merely ignores SIGTERM", IGNORES_SIGTERM, libc::SIGTERM, Ignores),
+            ("a program", NOTHING, libc::SIGTERM, Hears),
+            ("node", NODE, libc::SIGTERM, Hears),
+            ("no signal at all", u64::MAX, 0, Hears),
+            ("a number that is none", u64::MAX, 65, Hears),
         ] {
-            assert_eq!(awaits_hang_up(mask, signal), expected, "{who}");
+            assert_eq!(hears(mask, signal), expected, "{who}");
         }
     }
 

@@ -17,8 +17,9 @@ use nix::poll::PollFd;
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 
 use super::cgroup::Cgroup;
+use super::shell::{self, Hearing};
 use super::snapshot::{Snapshot, children};
-use super::{ProcessInfo, SIGCONT, SIGKILL, Usage, shell};
+use super::{ProcessInfo, SIGCONT, SIGKILL, Usage};
 use crate::identity::stat::Stat;
 use crate::identity::{read_stat, resident_bytes, ticks_to_ms};
 use crate::run::ExitStatus;
@@ -53,15 +54,20 @@ pub struct Tree {
     unfinished: bool,
     /// Where the run has one. Somebody else may have put a process into it that does not descend from us.
     cgroup: Option<Cgroup>,
-    /// There are shells that did not hear what everybody was asked with.
-    unheard: Option<Unheard>,
+    /// Somebody at a terminal was asked to end, and may be a shell that did not hear it.
+    asking: Option<Asking>,
 }
 
-/// A signal, and who has got it. A shell that has not may start the next command in the very moment in which it is sent.
+/// A signal, who has heard it, and which shells were hung up, by PID and start.
+///
+/// What one look at a shell says is no answer: while bash forks it does not ignore SIGTERM, but blocks it, and what comes then is
+/// lost when it ignores it again; and it may start the next command in the very moment in which everybody is asked. So whoever has a
+/// terminal is looked at until it is gone, or the grace is over.
 #[derive(Debug)]
-struct Unheard {
+struct Asking {
     signal: i32,
     asked: HashSet<(i32, u64)>,
+    hung_up: HashSet<(i32, u64)>,
 }
 
 impl Tree {
@@ -76,7 +82,7 @@ impl Tree {
             shrunk: false,
             unfinished: false,
             cgroup,
-            unheard: None,
+            asking: None,
         }
     }
 
@@ -252,14 +258,14 @@ impl Tree {
     }
 
     /// Asks every member to end: `signal`, then SIGCONT so that a stopped one hears it. Each gets it once: the
-    /// group as a group, the others one by one. Shells that are deaf to it have their turn in [`Tree::hang_up_shells`].
+    /// group as a group, the others one by one. Who is deaf to it has its turn in [`Tree::ask_shells`].
     pub fn terminate(&mut self, signal: i32) {
         let snapshot = Snapshot::take(self.me);
         let mut outside_group = snapshot.members(|_| true);
-        let (deaf, others): (Vec<&Stat>, Vec<&Stat>) =
-            outside_group.iter().partition(|stat| shell::is_deaf(stat, signal));
-        let asked = others.iter().map(|stat| (stat.pid, stat.start)).collect();
-        self.unheard = (!deaf.is_empty()).then_some(Unheard { signal, asked });
+        self.asking = outside_group.iter().any(|stat| stat.terminal != 0).then(|| {
+            let hearing = outside_group.iter().filter(|stat| shell::hearing(stat, signal) == Hearing::Hears);
+            Asking { signal, asked: hearing.map(|stat| name(stat)).collect(), hung_up: HashSet::new() }
+        });
         outside_group.retain(|stat| self.root_reaped || stat.pgrp != self.root);
         for signal in [signal, SIGCONT] {
             if !self.root_reaped {
@@ -275,26 +281,31 @@ impl Tree {
         }
     }
 
-    /// Whether [`Tree::hang_up_shells`] has something to wait for. The end of a shell's children is not told to us.
+    /// Whether [`Tree::ask_shells`] has something to wait for. The end of a shell's children is not told to us.
     pub fn awaits_shells(&self) -> bool {
-        self.unheard.is_some()
+        self.asking.is_some()
     }
 
     /// Tells the shells that did not hear [`Tree::terminate`] that their terminal is being closed, once nobody but them is left. What
     /// they have started since is asked like all others before.
-    pub fn hang_up_shells(&mut self) {
-        let Some(Unheard { signal, asked }) = &mut self.unheard else { return };
+    pub fn ask_shells(&mut self) {
+        let Some(Asking { signal, asked, hung_up }) = &mut self.asking else { return };
         let snapshot = Snapshot::take(self.me);
-        let members = snapshot.members(|_| true);
-        // A command that a shell is about to execute is as deaf as the shell, and is not asked before it is that command.
-        let (deaf, others): (Vec<&Stat>, Vec<&Stat>) =
-            members.iter().partition(|stat| shell::is_deaf(stat, *signal));
-        for stat in others.iter().filter(|stat| asked.insert((stat.pid, stat.start))) {
-            let _ = snapshot.signal(stat, *signal);
-            let _ = snapshot.signal(stat, SIGCONT);
+        let (mut deaf, mut others) = (Vec::new(), 0);
+        for stat in snapshot.members(|_| true) {
+            match shell::hearing(stat, *signal) {
+                // A command that a shell is about to execute is as deaf as the shell, and is not asked before it is that command.
+                Hearing::AwaitsHangUp => deaf.push(stat),
+                Hearing::Hears if asked.insert(name(stat)) => {
+                    others += 1;
+                    let _ = snapshot.signal(stat, *signal);
+                    let _ = snapshot.signal(stat, SIGCONT);
+                }
+                Hearing::Hears | Hearing::Ignores => others += 1,
+            }
         }
-        if others.is_empty() {
-            self.unheard = None;
+        if others == 0 {
+            deaf.retain(|stat| hung_up.insert(name(stat)));
             for signal in [libc::SIGHUP, SIGCONT] {
                 for stat in &deaf {
                     let _ = snapshot.signal(stat, signal);
@@ -326,6 +337,10 @@ impl Tree {
 /// Zygote, keeper and blank of a bot, by the names they give themselves. Whoever borrows one is merely not reported.
 fn is_helper(stat: &Stat) -> bool {
     matches!(stat.comm.as_str(), "owned-zygote" | "owned-keeper" | "owned-blank")
+}
+
+fn name(stat: &Stat) -> (i32, u64) {
+    (stat.pid, stat.start)
 }
 
 fn info(stat: &Stat, why: &str) -> ProcessInfo {

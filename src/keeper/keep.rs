@@ -158,7 +158,7 @@ impl Keeper {
             let until = match until {
                 _ if self.tree.needs_another_look() => Some(0),
                 until if self.life.is_killing() => Some(until.unwrap_or(0).min(KILL_PASS_MS)),
-                until if self.tree.awaits_shells() => Some(until.unwrap_or(0).min(SHELL_PASS_MS)),
+                until if self.tree.awaits_shells() => Some(until.unwrap_or(SHELL_PASS_MS).min(SHELL_PASS_MS)),
                 until => until,
             };
             let Woken { signalled, spoken, visited } = self.sleep(until);
@@ -177,7 +177,7 @@ impl Keeper {
             }
             self.tell(Event::Tick);
             if self.tree.awaits_shells() && !self.life.is_killing() {
-                self.tree.hang_up_shells();
+                self.tree.ask_shells();
             }
         }
     }
