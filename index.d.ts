@@ -382,6 +382,36 @@ export function unregisterProcess(target: RunTarget): boolean
 /** Every live run in the registry, whichever bot it belongs to, oldest first. Without a filter, or with `{}`: all of them. */
 export function list(filter?: RunFilter): RunRecord[]
 
+/**
+ * The same with what there is of each right now: who answers for it, and every living process of its tree. Looks at all processes of the
+ * system once, off the event loop.
+ */
+export function survey(filter?: RunFilter): Promise<SurveyedRun[]>
+
+/** A run, and what was seen of it. */
+export interface SurveyedRun {
+  readonly record: RunRecord
+  /** `unknown`: it cannot be judged from here, for instance because it is in another container. */
+  readonly owner: 'me' | 'alive' | 'dead' | 'unknown'
+  /** Oldest first. */
+  readonly members: readonly SurveyedProcess[]
+}
+
+/** A living process of a run. */
+export interface SurveyedProcess {
+  readonly pid: number
+  readonly ppid: number
+  readonly startToken: string
+  /** The command's name as the kernel knows it. */
+  readonly command: string
+  readonly ageMs: number
+  /** User and system time. */
+  readonly cpuMs: number
+  readonly rssBytes: number
+  /** It has left the run's session; it is ended with the run all the same. */
+  readonly escaped: boolean
+}
+
 /** An entry of the registry: a run or a registered process. Frozen. */
 export interface RunRecord {
   /** The root's, or that of the registered process. */
@@ -658,6 +688,7 @@ export interface Supervisor extends EventEmitter {
   readonly registerProcess: typeof registerProcess
   readonly unregisterProcess: typeof unregisterProcess
   readonly list: typeof list
+  readonly survey: typeof survey
   readonly reapOrphans: typeof reapOrphans
   /** The same as {@link Supervisor.reapOrphans}. */
   readonly reconcileOrphans: typeof reapOrphans

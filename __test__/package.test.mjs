@@ -33,6 +33,7 @@ describe('import and require', () => {
       'registerProcess',
       'shutdown',
       'spawnOwned',
+      'survey',
       'unregisterProcess',
     ])
     for (const name of Object.keys(required)) {

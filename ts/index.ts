@@ -30,6 +30,8 @@ export const installSignalHandlers: typeof Public.installSignalHandlers = (optio
   supervisor().installSignalHandlers(options)
 export const list: typeof Public.list = (filter) => supervisor().list(filter)
 
+export const survey: typeof Public.survey = async (filter) => supervisor().survey(filter)
+
 export const metrics: typeof Public.metrics = () => supervisor().metrics()
 export const metricsText: typeof Public.metricsText = () => supervisor().metricsText()
 

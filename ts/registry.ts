@@ -1,6 +1,14 @@
 // The registry as the rest of ts/ sees it: records instead of JSON.
 
-import type { Metrics, ProcessInfo, ReapDecision, RunFilter, RunRecord, TerminationReason } from '../index.js'
+import type {
+  Metrics,
+  ProcessInfo,
+  ReapDecision,
+  RunFilter,
+  RunRecord,
+  SurveyedRun,
+  TerminationReason,
+} from '../index.js'
 import type { Ending } from './exit.js'
 import { type NativeRegistry, settled, unread } from './native.js'
 
@@ -103,6 +111,13 @@ export class Registry {
   /** Those that match, without holding up the event loop for the others. */
   async find(filter: RunFilter): Promise<RunRecord[]> {
     return settled<RunRecord[]>(await this.native.find(JSON.stringify(filter))).map(frozen)
+  }
+
+  /** Every entry with its living processes, likewise. */
+  async survey(): Promise<SurveyedRun[]> {
+    const surveyed = settled<SurveyedRun[]>(await this.native.survey())
+    for (const { record } of surveyed) frozen(record)
+    return surveyed
   }
 
   /** Runs `start` as the only one, in this or another bot, who may start something in an empty scope. False: it is not empty. */

@@ -49,6 +49,12 @@ export class Supervisor extends EventEmitter implements Public.Supervisor {
     return this.#owner.registry.list().filter((record) => record.state !== 'exited' && matches(record))
   }
 
+  readonly survey = async (filter?: Public.RunFilter) => {
+    const matches = matchingOrAll(filter)
+    const surveyed = await this.#owner.registry.survey()
+    return surveyed.filter(({ record }) => record.state !== 'exited' && matches(record))
+  }
+
   readonly adopt = (runId: string) => adopt(this.#owner, runId)
 
   readonly shutdown = async (options?: Public.ShutdownOptions) =>

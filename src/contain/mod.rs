@@ -15,6 +15,7 @@ pub mod cgroup;
 pub mod cookie;
 #[cfg(windows)]
 pub mod job;
+pub mod offers;
 #[cfg(unix)]
 pub mod orphans;
 pub mod outside;

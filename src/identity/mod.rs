@@ -18,7 +18,7 @@ pub use ancestors::ancestors;
 #[cfg(unix)]
 pub use linux::{boot_id, pid_namespace, read_stat, resident_bytes, started_at_ms, ticks_to_ms};
 #[cfg(unix)]
-pub use pinned::{FORCE_FALLBACK, Pin};
+pub use pinned::{FORCE_FALLBACK, Pin, pins_groups, pins_processes};
 #[cfg(windows)]
 pub use windows::{Pin, Wait, boot_id, pid_namespace, read_stat, resident_bytes, started_at_ms, ticks_to_ms};
 

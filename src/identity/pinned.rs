@@ -186,6 +186,24 @@ fn can_signal_by_pidfd() -> bool {
     }
 }
 
+/// Whether processes are signalled by descriptor here, or why not.
+pub fn pins_processes() -> Result<(), Errno> {
+    if Means::ours().pidfd { signal_ourselves() } else { Err(Errno::ENOSYS) }
+}
+
+/// The same for groups.
+pub fn pins_groups() -> Result<(), Errno> {
+    pins_processes()?;
+    if !Means::ours().group {
+        return Err(Errno::EINVAL);
+    }
+    match send(&open_pidfd(std::process::id().cast_signed())?, 0, PIDFD_SIGNAL_PROCESS_GROUP) {
+        // We need not lead a group.
+        Err(Errno::ESRCH) => Ok(()),
+        answer => answer,
+    }
+}
+
 fn signal_ourselves() -> Result<(), Errno> {
     send(&open_pidfd(std::process::id().cast_signed())?, 0, 0)
 }

@@ -13,6 +13,7 @@ use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize};
 
 use super::convert::{Process, milliseconds};
+use crate::contain;
 use crate::identity::{self, ProcessRef};
 use crate::observe::counters::Snapshot;
 use crate::observe::orphan_log::OrphanLog;
@@ -87,6 +88,15 @@ impl Registry {
             let table = instance.registry.load().map_err(|error| Failure::new(error.code(), &error))?;
             let found = table.sorted().into_iter().filter(|record| filter.matches(record));
             Ok(found.cloned().collect::<Vec<_>>())
+        })
+    }
+
+    /// Every entry with its living processes, as JSON.
+    #[napi(catch_unwind, ts_return_type = "Promise<string>")]
+    pub fn survey<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
+        let instance = self.instance.clone();
+        in_background(env, move || {
+            reap::survey::survey(&instance).map_err(|error| Failure::new(error.code(), &error))
         })
     }
 
@@ -402,6 +412,12 @@ pub fn capture_start_token(pid: i32) -> Option<String> {
         return None;
     }
     ProcessRef::capture(pid).ok().map(|process| process.to_string())
+}
+
+/// What this system has to hold trees together with, as JSON.
+#[napi(catch_unwind)]
+pub fn offers() -> Result<String, Error<String>> {
+    json(&contain::offers::offers())
 }
 
 /// Whether the very process that the token names is alive. What is not a token, or cannot be judged, is not.

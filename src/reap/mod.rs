@@ -12,6 +12,7 @@ pub mod classify;
 pub mod end;
 mod note;
 mod observe;
+pub mod survey;
 #[cfg(test)]
 mod tests;
 

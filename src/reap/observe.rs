@@ -87,7 +87,7 @@ impl<'a> Observer<'a> {
         }
     }
 
-    fn owner(&self, record: &Record) -> Owner {
+    pub fn owner(&self, record: &Record) -> Owner {
         let Some(owner) = &record.bot_start_token else { return self.old_owner(record) };
         if owner == self.me || Some(owner) == self.bot.as_ref() {
             return if (self.is_loose)(record) { Owner::Dead } else { Owner::Me };

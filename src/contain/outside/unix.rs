@@ -63,6 +63,18 @@ impl Scan {
         Ok(members.into_iter().map(|member| member.process).collect())
     }
 
+    /// Who is in the tree, to be shown: whoever is below its keeper, or, without one, whoever is provably the run's.
+    pub fn tree(&self, target: &Target, keeper: Option<&ProcessRef>) -> Vec<Stat> {
+        let kept = keeper.filter(|keeper| self.state(keeper) == State::Alive);
+        let members = match kept {
+            Some(keeper) => self.below(keeper),
+            None => {
+                claim::ours(self, target, &Known::new(), &[]).into_iter().map(|claim| claim.stat).collect()
+            }
+        };
+        members.into_iter().cloned().collect()
+    }
+
     /// Whether anything of the run is alive.
     pub fn has_living(&self, target: &Target) -> io::Result<bool> {
         Ok(!self.living(target)?.is_empty() || target.is_cgroup_populated())

@@ -70,6 +70,12 @@ impl Scan {
         Ok(hunt.living().map(|(process, _)| process).collect())
     }
 
+    /// Who is in the tree, to be shown. Of another bot's job that has no name only who descends from the root can be found.
+    pub fn tree(&self, target: &Target, _keeper: Option<&ProcessRef>) -> Vec<Stat> {
+        let living = self.living(target).unwrap_or_default();
+        living.iter().filter_map(|process| read_stat(process.pid).ok()).collect()
+    }
+
     pub fn has_living(&self, target: &Target) -> io::Result<bool> {
         Ok(!self.living(target)?.is_empty())
     }

@@ -6,7 +6,7 @@ use std::{fs, io, iter};
 use nix::errno::Errno;
 
 use super::Target;
-use crate::contain::cookie;
+use crate::contain::{cookie, tree};
 use crate::identity::stat::Stat;
 use crate::identity::{ProcessRef, State, ancestors, read_stat};
 
@@ -24,9 +24,10 @@ pub(super) struct Row {
 #[derive(Debug)]
 pub struct Scan {
     rows: HashMap<i32, Row>,
+    /// Who is alive.
+    by_parent: HashMap<i32, Vec<i32>>,
     /// Indexes of those that may belong to a run: alive, and not off limits.
     by_group: HashMap<i32, Vec<i32>>,
-    by_parent: HashMap<i32, Vec<i32>>,
     by_run: HashMap<String, Vec<i32>>,
     /// We, our ancestors, and PID 1: whatever a record says, they are no run's members and prove nothing.
     off_limits: HashSet<i32>,
@@ -55,9 +56,11 @@ impl Scan {
         };
         for row in rows {
             let Stat { pid, pgrp, ppid, .. } = row.stat;
+            if !row.stat.is_dead() {
+                scan.by_parent.entry(ppid).or_default().push(pid);
+            }
             if !row.stat.is_dead() && !scan.off_limits.contains(&pid) {
                 scan.by_group.entry(pgrp).or_default().push(pid);
-                scan.by_parent.entry(ppid).or_default().push(pid);
                 for run in &row.runs {
                     scan.by_run.entry(run.clone()).or_default().push(pid);
                 }
@@ -111,7 +114,25 @@ impl Scan {
     }
 
     pub(super) fn children(&self, parent: i32) -> impl Iterator<Item = &Stat> {
+        self.offspring(parent).filter(|stat| !self.off_limits.contains(&stat.pid))
+    }
+
+    /// The same, whether or not they may be touched.
+    fn offspring(&self, parent: i32) -> impl Iterator<Item = &Stat> {
         self.listed(self.by_parent.get(&parent)).map(|row| &row.stat)
+    }
+
+    /// Everybody below a process, to be shown: also those who are off limits.
+    pub(super) fn below(&self, process: &ProcessRef) -> Vec<&Stat> {
+        let is_it = |stat: &&Stat| process.without_a_look().is_none() && stat.start == process.start;
+        let mut found: Vec<&Stat> = self.holder(process.pid).filter(is_it).into_iter().collect();
+        let mut next = 0;
+        // Stale links may lead in a circle, which ends when everybody was listed.
+        while let Some(&parent) = found.get(next).filter(|_| found.len() <= self.rows.len()) {
+            found.extend(self.offspring(parent.pid).filter(|child| tree::is_child(child, parent)));
+            next += 1;
+        }
+        found.split_off(found.len().min(1))
     }
 
     pub(super) fn carriers(&self, run_id: &str) -> impl Iterator<Item = &Row> {
