@@ -655,6 +655,19 @@ export function captureStartToken(pid: number): string | null
 /** Whether the process that a start token names is alive. False if that is not certain. */
 export function isSameProcess(token: string): boolean
 
+/**
+ * What this system has to hold trees together with. On Linux `keeper`, `cgroup`, `pidfd` and `pidfd-group`; on Windows `job` and
+ * `handle`.
+ */
+export function capabilities(): Capability[]
+
+export interface Capability {
+  name: string
+  available: boolean
+  /** What it is good for, or why it is not to be had and what would change that. */
+  why: string
+}
+
 // ---- supervisors ----------------------------------------------------------------------------------------------------
 
 /** Makes a supervisor with a registry of its own, or several on one registry. Touches no disk. */

@@ -22,6 +22,7 @@ describe('import and require', () => {
     assert.deepEqual(Object.keys(required).toSorted(), [
       'adopt',
       'cancel',
+      'capabilities',
       'captureStartToken',
       'createSupervisor',
       'installSignalHandlers',

@@ -118,6 +118,17 @@ function buildTypeScript() {
   for (const entry of ['child_process', 'node-pty'])
     run(process.execPath, [bin('esbuild'), `ts/${entry}.ts`, '--external:./index.js', ...common])
   writeEsmEntries(createRequire(import.meta.url), join(root, 'dist'))
+  buildCommandLine(common)
+}
+
+/** Executable, and its man page, which is made of the same words as its help. */
+function buildCommandLine(common) {
+  const shebang = '--banner:js=#!/usr/bin/env node'
+  run(process.execPath, [bin('esbuild'), 'ts/cli.ts', '--external:./index.js', shebang, ...common])
+  const program = join(root, 'dist', 'cli.js')
+  chmodSync(program, 0o755)
+  const { stdout } = spawnSync(process.execPath, [program, '--man-page'], { encoding: 'utf8' })
+  writeFileSync(join(root, 'dist', 'spawn-owned.1'), stdout)
 }
 
 function hostTriple() {

@@ -37,6 +37,8 @@ export const metricsText: typeof Public.metricsText = () => supervisor().metrics
 
 export const createSupervisor: typeof Public.createSupervisor = (options) => new Supervisor(options)
 
+export const capabilities: typeof Public.capabilities = () => JSON.parse(native.offers())
+
 export const captureStartToken: typeof Public.captureStartToken = (pid) => {
   checkPid(pid, 'pid')
   return native.captureStartToken(pid)

@@ -249,6 +249,8 @@ export const openBorrowing = () => host.openBorrowing() as [ours: number, theirs
 export const borrow = (ours: number, helper: number) => host.borrow(ours, helper)
 
 /** Names a process for ever; null if there is none, or if that cannot be found out. */
+export const offers = () => binding.offers()
+
 export const captureStartToken = (pid: number) => binding.captureStartToken(pid)
 
 /** Whether the process of that name is alive. */

@@ -1,0 +1,373 @@
+// The command line as scripts use it: what it prints, in tables and in JSON, how it exits, and what it does to processes.
+import assert from 'node:assert/strict'
+import { readFileSync, writeFileSync } from 'node:fs'
+import { describe, test } from 'node:test'
+import { createSupervisor } from 'spawn-owned'
+import { assertAlive, assertGone, freshRegistry, startBot } from './support/bots.mjs'
+import { cli, spawnOwnedCli as so } from './support/cli.mjs'
+import { program } from './support/fixtures.mjs'
+import { NO_SESSIONS, NO_SHELL, NO_SIGNALS, posixOnly } from './support/system.mjs'
+import { openWitness } from './support/witness.mjs'
+
+const options = { timeout: 60_000 }
+const version = JSON.parse(readFileSync(new URL('../package.json', import.meta.url), 'utf8')).version
+
+/** A supervisor of ours with a run that stays until it is ended. */
+async function withRun(t, more = {}) {
+  const registryPath = freshRegistry()
+  const witness = openWitness(t)
+  const supervisor = createSupervisor({ registryPath })
+  const child = supervisor.spawnOwned(program('stays'), [witness.path], { stdio: 'ignore', ...more })
+  t.after(() => child.cancel({ graceMs: 0 }))
+  await witness.ready(1)
+  return { registryPath, witness, supervisor, child }
+}
+
+describe('help', options, () => {
+  test('lists the commands, and each of them tells about itself', async () => {
+    const { code, stdout } = await so('unused', ['--help'])
+    assert.equal(code, 0)
+    const names = [...stdout.matchAll(/^ {2}(\w+) {2,}/gm)].map(([, name]) => name)
+    assert.ok(names.includes('ps') && names.includes('run') && names.includes('doctor'), stdout)
+    const helps = await Promise.all(names.map((name) => so('unused', [name, '--help'])))
+    for (const [index, { code, stdout }] of helps.entries()) {
+      assert.equal(code, 0)
+      assert.match(stdout, new RegExp(`^Usage: spawn-owned ${names[index]}\\b`))
+      assert.match(stdout, /--registry PATH/)
+      assert.match(stdout, /Examples:\n {2}spawn-owned/)
+    }
+  })
+
+  test('says which version this is', async () => {
+    assert.equal((await so('unused', ['--version'])).stdout, `${version}\n`)
+  })
+
+  test('is what nothing gets', async () => {
+    const { code, stdout } = await so('unused', [])
+    assert.equal(code, 2)
+    assert.match(stdout, /^Usage:/)
+  })
+})
+
+describe('what is not understood touches nothing, and is explained', options, () => {
+  for (const [args, complaint] of [
+    [['pss'], /there is no command "pss"; did you mean "ps"\?/],
+    [['ps', '--sesion', 'x'], /"ps" has no option --sesion; did you mean "--session"\?/],
+    [['ps', '--session'], /--session wants a value: --session ID/],
+    [['ps', '--json=yes'], /--json takes no value/],
+    [['ps', '--session', 'a', '--session', 'b'], /--session is given twice/],
+    [['ps', 'word'], /"word" is one word too many for "ps"/],
+    [['ps', '--label', 'nonsense'], /--label wants KEY=VALUE, not "nonsense"/],
+    [['show'], /"show" wants RUN/],
+    [['cancel'], /what to cancel\? Give a RUN, or --session, --scope or --label/],
+    [['cancel', 'x', '--session', 'y'], /a RUN and a filter: give one of them/],
+    [['cancel', 'x', '--grace', 'soon'], /--grace wants a duration such as 90s, 5m or 250ms, not "soon"/],
+    [['run', '--memory', 'much', '--', 'true'], /--memory wants a size such as 512M or 2G, not "much"/],
+    [['run', '--processes', '-1', '--', 'true'], /--processes wants a (number|value)/],
+    [['run'], /"run" wants \[OPTIONS\] -- COMMAND/],
+    [['run', '--pty', '--no-pty', '--', 'true'], /--pty and --no-pty: give one of them/],
+    [['top'], /"top" needs a terminal/],
+    [['completion', 'tcsh'], /"tcsh" is none of bash, zsh and fish/],
+    [['--json', 'ps'], /the command comes before its options/],
+  ]) {
+    test(args.join(' '), async () => {
+      const { code, stdout, stderr } = await so(freshRegistry(), args)
+      assert.match(stderr, complaint)
+      assert.match(stderr, /Try "spawn-owned .*--help"/)
+      assert.equal(stdout, '')
+      assert.equal(code, 2)
+    })
+  }
+})
+
+describe('ps', options, () => {
+  test('is a table', async (t) => {
+    const { registryPath, child } = await withRun(t, { runId: 'a-run', sessionId: 'chat-17' })
+    const { code, lines } = await so(registryPath, ['ps'])
+    assert.equal(code, 0)
+    const [header, row, ...others] = lines()
+    assert.deepEqual(header.split(/\s+/), [
+      'RUN',
+      'SESSION',
+      'STATE',
+      'AGE',
+      'CPU',
+      'MEM',
+      'PROCS',
+      'TIER',
+      'OWNER',
+      'COMMAND',
+    ])
+    assert.deepEqual(others, [])
+    const [run, session, state, age, cpu, mem, procs, tier, owner] = row.split(/\s+/)
+    assert.deepEqual(
+      [run, session, state, procs, owner],
+      ['a-run', 'chat-17', 'running', '1', String(process.pid)],
+    )
+    assert.match(age, /^\d+s$/)
+    assert.match(cpu, /^0\.\d\ds$/)
+    assert.match(mem, /^[\d.]+[KM]$/)
+    assert.match(tier, /^(keeper|job)$/)
+    assert.ok(header.indexOf('COMMAND') === row.indexOf(child.spawnfile), 'columns are in line')
+  })
+
+  test('in JSON has the record and what was seen', async (t) => {
+    const { registryPath, child } = await withRun(t, { labels: { agent: 'x' } })
+    const { runs } = (await so(registryPath, ['ps', '--json', '--label', 'agent=x'])).json()
+    assert.equal(runs.length, 1)
+    const { runId, pid, owner, processes, members, labels } = runs[0]
+    assert.deepEqual(
+      { runId, pid, owner, processes },
+      { runId: child.runId, pid: child.pid, owner: 'alive', processes: 1 },
+    )
+    assert.deepEqual(labels, { agent: 'x' })
+    assert.equal(members[0].pid, child.pid)
+    const none = await so(registryPath, ['ps', '--json', '--label', 'agent=y'])
+    assert.deepEqual(none.json(), { runs: [] })
+  })
+
+  test('of nothing says so on stderr', async () => {
+    const { code, stdout, stderr } = await so(freshRegistry(), ['ps'])
+    assert.deepEqual([code, stdout], [0, ''])
+    assert.match(stderr, /^Nothing runs in /)
+  })
+
+  test('shows what a command calls itself without obeying it', async (t) => {
+    const { registryPath } = await withRun(t, { sessionId: 'x\x1b[2J\x07y' })
+    const { stdout } = await so(registryPath, ['ps'])
+    assert.match(stdout, /x.\[2J.y/)
+    assert.ok(!stdout.includes('\x1b'))
+  })
+
+  test('colours where it is told to, and never with NO_COLOR', async (t) => {
+    const { registryPath } = await withRun(t)
+    const coloured = await so(registryPath, ['ps'], { env: { FORCE_COLOR: '1' } })
+    assert.ok(coloured.stdout.includes('\x1b[32mrunning\x1b[0m'))
+    const plain = await so(registryPath, ['ps'], { env: { FORCE_COLOR: '1', NO_COLOR: '1' } })
+    assert.ok(!plain.stdout.includes('\x1b'))
+  })
+
+  test('tells a run whose bot is gone', async (t) => {
+    const registryPath = freshRegistry()
+    const witness = openWitness(t)
+    const bot = await startBot(t, registryPath)
+    await bot.ask('spawn', program('stays'), [witness.path], { onOwnerExit: 'keep', runId: 'left' })
+    await witness.ready(1)
+    await bot.kill()
+    const { stdout } = await so(registryPath, ['ps'])
+    assert.match(stdout, new RegExp(`left .* kept .* ${bot.pid} dead`))
+    const reaped = await so(registryPath, ['reap', '--json'])
+    assert.equal(reaped.code, 0)
+    assert.equal(reaped.json().killed.length, 1)
+    assertGone(witness)
+  })
+})
+
+describe('tree and show', options, () => {
+  test('draw who has started whom, and mark who has left', posixOnly(NO_SESSIONS), async (t) => {
+    const registryPath = freshRegistry()
+    const witness = openWitness(t)
+    const stays = `'${program('stays')}' '${witness.path}'`
+    const supervisor = createSupervisor({ registryPath })
+    const child = supervisor.spawnOwned('sh', ['-c', `${stays} & setsid ${stays} & wait`], {
+      runId: 'family',
+    })
+    t.after(() => child.cancel({ graceMs: 0 }))
+    await witness.ready(2)
+    const { lines } = await so(registryPath, ['tree'])
+    const drawn = lines().map((line) => line.replace(/\d+/g, 'N').replace(/ {2}N[sm].*?( {2}left|$)/, '$1'))
+    assert.deepEqual(drawn[0].slice(0, 'family  running  bot N'.length), 'family  running  bot N')
+    assert.deepEqual(drawn.slice(1, 2), ['└─ N sh'])
+    assert.deepEqual(
+      drawn
+        .slice(2)
+        .map((line) => line.replace(/[├└]/, '*'))
+        .toSorted(),
+      ['   *─ N stays', '   *─ N stays  left the session'],
+    )
+    const shown = await so(registryPath, ['show', 'fam'])
+    assert.match(shown.stdout, /^run +family$/m)
+    assert.match(shown.stdout, /^held by +keeper$/m)
+    assert.match(shown.stdout, /^uses +3 processes/m)
+  })
+
+  test('a name that nobody has is an error of its own', async (t) => {
+    const { registryPath } = await withRun(t, { runId: 'abc-1' })
+    const { code, stderr } = await so(registryPath, ['show', 'xyz'])
+    assert.equal(code, 3)
+    assert.match(stderr, /there is no run "xyz" in the registry; spawn-owned ps lists them/)
+  })
+
+  test('half a name that two have is refused', async (t) => {
+    const { registryPath, supervisor } = await withRun(t, { runId: 'abc-1' })
+    const other = supervisor.spawnOwned('cat', [], { runId: 'abc-2' })
+    t.after(() => other.cancel())
+    const { code, stderr } = await so(registryPath, ['cancel', 'abc'])
+    assert.equal(code, 3)
+    assert.match(stderr, /"abc" may be one of 2 runs: abc-1, abc-2/)
+  })
+})
+
+describe('cancel', options, () => {
+  test('says what it is going to end and why that is ours; nothing is left when it returns', async (t) => {
+    const { registryPath, witness, child } = await withRun(t, { sessionId: 'chat-1' })
+    const { code, lines } = await so(registryPath, ['cancel', '--session', 'chat-1'])
+    assertGone(witness)
+    assert.equal(code, 0)
+    const [before, after] = lines()
+    assert.match(
+      before,
+      new RegExp(
+        `^ending ${child.runId}: .*\\(pid ${child.pid}, 1 processes; recorded by bot ${process.pid}`,
+      ),
+    )
+    assert.equal(after, `${child.runId}: cancelled`)
+    assert.equal((await child.wait()).reason, 'manual-cancel')
+  })
+
+  test('--dry-run ends nothing', async (t) => {
+    const { registryPath, witness, child } = await withRun(t)
+    const { code, stdout } = await so(registryPath, ['cancel', child.runId.slice(0, 8), '--dry-run'])
+    assert.equal(code, 0)
+    assert.match(stdout, /^would end /)
+    assertAlive(witness)
+  })
+
+  test('a filter that matches nothing is an error, and touches nothing', async (t) => {
+    const { registryPath, witness } = await withRun(t)
+    const { code, stderr } = await so(registryPath, ['cancel', '--session', 'another'])
+    assert.equal(code, 3)
+    assert.match(stderr, /no run matches {"sessionId":"another"}/)
+    assertAlive(witness)
+  })
+})
+
+describe('run', options, () => {
+  test('passes streams and exit code on', posixOnly(NO_SHELL), async () => {
+    const script = 'read line; echo "out $line"; echo err >&2; exit 7'
+    const { code, stdout, stderr } = await so(freshRegistry(), ['run', '--', 'sh', '-c', script], {
+      input: 'in\n',
+    })
+    assert.deepEqual({ code, stdout, stderr }, { code: 7, stdout: 'out in\n', stderr: 'err\n' })
+  })
+
+  test('needs no -- when the command is no option', async () => {
+    const { code, stdout } = await so(freshRegistry(), ['run', '--session', 's', 'echo', '--json', '-n'])
+    assert.deepEqual({ code, stdout }, { code: 0, stdout: '--json -n\n' })
+  })
+
+  test('a command that does not exist is 127, one that is none 126', posixOnly(NO_SIGNALS), async () => {
+    const missing = await so(freshRegistry(), ['run', '--', 'no-such-command'])
+    assert.equal(missing.code, 127)
+    assert.match(missing.stderr, /no-such-command.*ENOENT/)
+    const folder = await so(freshRegistry(), ['run', '--', '/etc/passwd'])
+    assert.equal(folder.code, 126)
+  })
+
+  test(
+    'a registry that cannot be written is 125, and nothing was started',
+    posixOnly(NO_SIGNALS),
+    async (t) => {
+      const witness = openWitness(t)
+      const { code, stderr } = await so('/proc/nowhere/r.json', ['run', '--', program('stays'), witness.path])
+      assert.equal(code, 125)
+      assert.match(stderr, /^spawn-owned: /)
+      assert.equal(witness.count('r'), 0)
+    },
+  )
+
+  test('a deadline is 124, and ends the whole tree', posixOnly(NO_SESSIONS), async (t) => {
+    const witness = openWitness(t)
+    const stays = `'${program('stays')}' '${witness.path}'`
+    const line = `setsid ${stays} & ${stays} < /dev/null`
+    const { code, stderr } = await so(freshRegistry(), ['run', '--timeout', '1s', '--', 'sh', '-c', line])
+    witness.release()
+    assertGone(witness)
+    assert.equal(code, 124)
+    assert.match(stderr, /timed out after 1s/)
+  })
+
+  test('a signal is 128 and its number', posixOnly(NO_SIGNALS), async () => {
+    const { code } = await so(freshRegistry(), ['run', '--', 'sh', '-c', 'kill -KILL $$'])
+    assert.equal(code, 137)
+  })
+
+  test('is in the registry under the given names', async () => {
+    const registryPath = freshRegistry()
+    const names = ['--run-id', 'mine', '--session', 's', '--label', 'a=b', '--label', 'c=d']
+    const itself = [process.execPath, cli, 'ps', '--json']
+    const { code, json } = await so(registryPath, ['run', ...names, '--', ...itself])
+    assert.equal(code, 0)
+    const [entry] = json().runs
+    assert.deepEqual([entry.runId, entry.sessionId, entry.labels], ['mine', 's', { a: 'b', c: 'd' }])
+  })
+})
+
+describe('metrics, events and doctor', options, () => {
+  test('metrics are what Prometheus reads', async (t) => {
+    const { registryPath } = await withRun(t)
+    const { stdout } = await so(registryPath, ['metrics'])
+    assert.match(stdout, /^spawn_owned_runs{state="running"} 1$/m)
+    assert.match(stdout, /^spawn_owned_processes 1$/m)
+    for (const line of stdout.trimEnd().split('\n'))
+      assert.match(line, /^(# (HELP|TYPE) \w+ .+|\w+({\w+="[^"]*"(,\w+="[^"]*")*})? [\d.e+-]+)$/)
+  })
+
+  test('events are the lines of the log, or objects', async (t) => {
+    const registryPath = freshRegistry()
+    const witness = openWitness(t)
+    const bot = await startBot(t, registryPath)
+    await bot.ask('spawn', program('stays'), [witness.path], { onOwnerExit: 'keep', runId: 'left' })
+    await witness.ready(1)
+    await bot.kill()
+    await so(registryPath, ['reap'])
+    assertGone(witness)
+    const { lines } = await so(registryPath, ['events'])
+    assert.deepEqual(
+      lines().map((line) => line.split(' ')[1]),
+      ['DETECTED', 'KILLED'],
+    )
+    const objects = (await so(registryPath, ['events', '--json', '-n', '1']))
+      .lines()
+      .map((line) => JSON.parse(line))
+    assert.equal(objects.length, 1)
+    assert.equal(objects[0].what, 'KILLED')
+    assert.equal(objects[0].type, 'orphan')
+  })
+
+  test('the doctor finds this place in order', async () => {
+    const { code, json } = await so(freshRegistry(), ['doctor', '--json'])
+    const { ok, checks } = json()
+    assert.deepEqual([code, ok], [0, true])
+    assert.equal(checks.find(({ name }) => name === 'trial').status, 'ok')
+    assert.ok(checks.some(({ name }) => name === 'keeper' || name === 'job'))
+  })
+
+  test('and a registry that is not', posixOnly(NO_SHELL), async () => {
+    const registryPath = freshRegistry([])
+    writeFileSync(registryPath, 'nonsense')
+    const { code, stdout } = await so(registryPath, ['doctor'])
+    assert.equal(code, 1)
+    assert.match(stdout, /^XX {2}registry/m)
+  })
+})
+
+describe('completions', options, () => {
+  test('of bash know commands and options', posixOnly(NO_SHELL), async () => {
+    const { stdout } = await so('unused', ['completion', 'bash'])
+    const complete = async (...words) => {
+      const script = `${stdout}\nCOMP_WORDS=(${words.join(' ')}); COMP_CWORD=${words.length - 1}; _spawn_owned; echo "\${COMPREPLY[@]}"`
+      return (await so(freshRegistry(), ['run', '--', 'bash', '-c', script])).stdout.trim()
+    }
+    assert.equal(await complete('spawn-owned', 'doc'), 'doctor')
+    assert.equal(await complete('spawn-owned', 'ps', '--ses'), '--session')
+  })
+
+  test('of zsh and fish are made of the same', async () => {
+    for (const shell of ['zsh', 'fish']) {
+      const { code, stdout } = await so('unused', ['completion', shell])
+      assert.equal(code, 0)
+      assert.match(stdout, /no-output-timeout/)
+    }
+  })
+})

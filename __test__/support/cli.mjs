@@ -1,0 +1,27 @@
+// The command line, used as a script would use it. (As a person would, at a terminal: openTerminal with `cli`.)
+import { spawn } from 'node:child_process'
+import { fileURLToPath } from 'node:url'
+
+/** The program that npm installs as `spawn-owned`. */
+export const cli = fileURLToPath(new URL('../../dist/cli.js', import.meta.url))
+
+/** Runs it to its end, on this registry. */
+export async function spawnOwnedCli(registryPath, args, { env = {}, input, ...options } = {}) {
+  const child = spawn(process.execPath, [cli, ...args], {
+    ...options,
+    env: { ...process.env, NO_COLOR: '', SPAWN_OWNED_REGISTRY: registryPath, ...env },
+  })
+  const said = { stdout: '', stderr: '' }
+  for (const name of ['stdout', 'stderr'])
+    child[name].setEncoding('utf8').on('data', (text) => {
+      said[name] += text
+    })
+  child.stdin.end(input)
+  const code = await new Promise((resolve, reject) => child.on('error', reject).on('close', resolve))
+  return {
+    code,
+    ...said,
+    json: () => JSON.parse(said.stdout),
+    lines: () => said.stdout.trimEnd().split('\n'),
+  }
+}

@@ -1,0 +1,163 @@
+// Help, completions and the man page, from the specification. Pure.
+
+import { COMMANDS, COMMON, type Command, EXIT_CODES, type Option } from './spec.js'
+import { type Paint, wrapped } from './text.js'
+
+const ABOUT = 'Process ownership for agent bots: see what runs, end whole trees, clean up after crashes.'
+
+const flagsOf = ({ name, short, value }: Option) =>
+  `${short ? `-${short}, ` : ''}--${name}${value ? ` ${value}` : ''}`
+
+export function overview(paint: Paint, width: number): string[] {
+  const longest = Math.max(...COMMANDS.map(({ name }) => name.length))
+  return [
+    `${paint('bold', 'Usage:')} spawn-owned COMMAND [OPTIONS]`,
+    '',
+    ...wrapped(ABOUT, width),
+    '',
+    paint('bold', 'Commands:'),
+    ...COMMANDS.map(({ name, summary }) => `  ${name.padEnd(longest)}  ${summary}`),
+    '',
+    'spawn-owned COMMAND --help tells more. spawn-owned --version tells which this is.',
+  ]
+}
+
+export function helpOf(command: Command, paint: Paint, width: number): string[] {
+  const options = [...command.options, ...COMMON]
+  const longest = Math.max(...options.map((option) => flagsOf(option).length))
+  const described = options.flatMap((option) => {
+    const [first = '', ...others] = wrapped(option.help, width - longest - 4)
+    return [
+      `  ${flagsOf(option).padEnd(longest)}  ${first}`,
+      ...others.map((line) => `${' '.repeat(longest + 4)}${line}`),
+    ]
+  })
+  return [
+    `${paint('bold', 'Usage:')} spawn-owned ${command.name} ${command.usage}`.trimEnd(),
+    '',
+    ...wrapped(`${command.summary}.`, width),
+    ...command.about.flatMap((paragraph) => ['', ...wrapped(paragraph, width)]),
+    '',
+    paint('bold', 'Options:'),
+    ...described,
+    '',
+    paint('bold', 'Examples:'),
+    ...command.examples.map((example) => `  ${example}`),
+  ]
+}
+
+// ---- completions -----------------------------------------------------------------------------------------------------
+
+export const SHELLS = { bash, zsh, fish }
+
+const names = COMMANDS.map(({ name }) => name).join(' ')
+const flags = ({ options }: Command) => [...options, ...COMMON].map(({ name }) => `--${name}`)
+/** Their runs are completed by asking for them. */
+const takesRun = ({ usage }: Command) => usage.startsWith('RUN') || usage.startsWith('[RUN]')
+
+function bash(): string[] {
+  return [
+    '# bash completion for spawn-owned',
+    '_spawn_owned() {',
+    '  local word=$' + '{COMP_WORDS[COMP_CWORD]} command=$' + '{COMP_WORDS[1]} choices=',
+    '  if [ "$COMP_CWORD" -eq 1 ]; then',
+    `    choices='${names} --help --version'`,
+    '  else',
+    '    case $command in',
+    ...COMMANDS.map((command) => {
+      const runs = takesRun(command)
+        ? ' $(spawn-owned ps --json 2>/dev/null | grep -o \'"runId": *"[^"]*"\' | cut -d\\" -f4)'
+        : ''
+      return `      ${command.name}) choices="${flags(command).join(' ')}${runs}" ;;`
+    }),
+    '    esac',
+    '  fi',
+    '  COMPREPLY=($(compgen -W "$choices" -- "$word"))',
+    '}',
+    'complete -o default -F _spawn_owned spawn-owned',
+  ]
+}
+
+const quoted = (text: string) => `'${text.replaceAll("'", "'\\''")}'`
+
+function zsh(): string[] {
+  const specs = (command: Command) =>
+    [...command.options, ...COMMON]
+      .map(({ name, value, help }) =>
+        quoted(`--${name}[${help.replace(/[[\]:]/g, '')}]${value ? `:${value}:` : ''}`),
+      )
+      .join(' ')
+  return [
+    '#compdef spawn-owned',
+    '_spawn_owned() {',
+    '  local -a commands',
+    `  commands=(${COMMANDS.map(({ name, summary }) => quoted(`${name}:${summary}`)).join(' ')})`,
+    '  if (( CURRENT == 2 )); then _describe command commands; return; fi',
+    '  case $words[2] in',
+    ...COMMANDS.map((command) => `    ${command.name}) _arguments ${specs(command)} '*:file:_files' ;;`),
+    '  esac',
+    '}',
+    '_spawn_owned "$@"',
+  ]
+}
+
+function fish(): string[] {
+  const at = (name: string) => `__fish_seen_subcommand_from ${name}`
+  return [
+    '# fish completion for spawn-owned',
+    `complete -c spawn-owned -n __fish_use_subcommand -f -a '${names}'`,
+    ...COMMANDS.flatMap((command) =>
+      [...command.options, ...COMMON].map(({ name, short, value, help }) =>
+        [
+          `complete -c spawn-owned -n '${at(command.name)}' -l ${name}`,
+          short ? `-s ${short}` : '',
+          value ? '-r' : '',
+          `-d ${quoted(help)}`,
+        ]
+          .filter(Boolean)
+          .join(' '),
+      ),
+    ),
+  ]
+}
+
+// ---- the man page ----------------------------------------------------------------------------------------------------
+
+const escaped = (text: string) =>
+  text
+    .replaceAll('\\', '\\e')
+    .replaceAll('-', '\\-')
+    .replace(/^([.'])/, '\\&$1')
+
+export function manPage(version: string): string[] {
+  const option = (option: Option) => ['.TP', `.B ${escaped(flagsOf(option))}`, escaped(option.help)]
+  return [
+    `.TH SPAWN\\-OWNED 1 "" "spawn-owned ${version}" "User Commands"`,
+    '.SH NAME',
+    'spawn\\-owned \\- see, end and clean up the processes that agent bots have started',
+    '.SH SYNOPSIS',
+    '.B spawn\\-owned',
+    '.I COMMAND',
+    '.RI [ OPTIONS ]',
+    '.SH DESCRIPTION',
+    escaped(ABOUT),
+    '.SH COMMANDS',
+    ...COMMANDS.flatMap((command) => [
+      `.SS "${escaped(`${command.name} ${command.usage}`.trimEnd())}"`,
+      escaped(`${command.summary}.`),
+      ...command.about.flatMap((paragraph) => ['.PP', escaped(paragraph)]),
+      ...command.options.flatMap(option),
+    ]),
+    '.SH COMMON OPTIONS',
+    ...COMMON.flatMap(option),
+    '.SH EXIT STATUS',
+    ...EXIT_CODES.flatMap(([code, meaning]) => ['.TP', `.B ${escaped(code)}`, escaped(meaning)]),
+    '.SH ENVIRONMENT',
+    '.TP',
+    '.B SPAWN_OWNED_REGISTRY',
+    "The registry's file, unless \\-\\-registry is given.",
+    '.TP',
+    '.B NO_COLOR, FORCE_COLOR',
+    'No colours at all; colours also where nobody looks.',
+  ]
+}
