@@ -5,10 +5,9 @@
 //! right when all others are gone, though: it passes the SIGHUP on to its jobs, and with the leader of a session the kernel
 //! hangs up whoever is in the foreground. Those are to have their own grace, for SIGTERM.
 
-use std::fs;
-
 use nix::libc;
 
+use crate::identity::ignored_signals;
 use crate::identity::stat::Stat;
 
 /// What a signal comes to with somebody, as far as can be seen at this moment.
@@ -26,14 +25,7 @@ pub fn hearing(stat: &Stat, signal: i32) -> Hearing {
     if stat.terminal == 0 {
         return Hearing::Hears;
     }
-    let status = fs::read_to_string(format!("/proc/{}/status", stat.pid)).unwrap_or_default();
-    ignored(&status).map_or(Hearing::Hears, |ignored| hears(ignored, signal))
-}
-
-/// The mask of the signals that a process ignores, from `/proc/PID/status`.
-fn ignored(status: &str) -> Option<u64> {
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"))?;
-    u64::from_str_radix(mask.trim(), 16).ok()
+    ignored_signals(stat.pid).map_or(Hearing::Hears, |ignored| hears(ignored, signal))
 }
 
 /// Who does job control has to ignore SIGTTOU, or could not take its terminal back from a job; hardly anybody else does.
@@ -75,13 +67,5 @@ mod tests {
         ] {
             assert_eq!(hears(mask, signal), expected, "{who}");
         }
-    }
-
-    #[test]
-    fn reads_the_mask_by_its_name() {
-        let status = "Name:\tSigIgn:\nSigBlk:\t0000000000000001\nSigIgn:\t0000000000384004\nSigCgt:\t1\n";
-        assert_eq!(ignored(status), Some(BASH));
-        assert_eq!(ignored("Name:\tx\n"), None);
-        assert_eq!(ignored("SigIgn:\tnonsense\n"), None);
     }
 }

@@ -22,6 +22,20 @@ pub(super) fn parsed(read: io::Result<Vec<u8>>) -> Result<Stat, Errno> {
     stat::parse(&String::from_utf8_lossy(&bytes)).ok_or(Errno::EIO)
 }
 
+/// The numbers of everybody there is.
+pub fn pids() -> io::Result<Vec<i32>> {
+    let mut pids = Vec::new();
+    for entry in fs::read_dir("/proc")? {
+        pids.extend(entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok()));
+    }
+    Ok(pids)
+}
+
+/// The signals that a process ignores, the first in the lowest bit.
+pub fn ignored_signals(pid: i32) -> Option<u64> {
+    stat::ignored(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
+}
+
 /// This boot, as the kernel names it. Empty if `/proc` does not say: then nothing can be verified.
 pub fn boot_id() -> &'static str {
     boot()

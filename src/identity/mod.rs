@@ -5,9 +5,12 @@
 //! cannot recycle that number before the parent has waited for it (see `contain::subreaper`).
 
 mod ancestors;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 mod linux;
-#[cfg(unix)]
+#[cfg(any(target_os = "macos", test))]
+#[cfg_attr(not(target_os = "macos"), allow(dead_code))]
+pub mod macos;
+#[cfg(target_os = "linux")]
 mod pinned;
 pub mod stat;
 mod token;
@@ -15,10 +18,16 @@ mod token;
 mod windows;
 
 pub use ancestors::ancestors;
-#[cfg(unix)]
-pub use linux::{boot_id, pid_namespace, read_stat, resident_bytes, started_at_ms, ticks_to_ms};
-#[cfg(unix)]
-pub use pinned::{FORCE_FALLBACK, Pin, pins_groups, pins_processes};
+#[cfg(target_os = "linux")]
+pub use linux::{
+    boot_id, ignored_signals, pid_namespace, pids, read_stat, resident_bytes, started_at_ms, ticks_to_ms,
+};
+#[cfg(target_os = "macos")]
+pub use macos::{
+    Pin, boot_id, ignored_signals, pid_namespace, pids, read_stat, resident_bytes, started_at_ms, ticks_to_ms,
+};
+#[cfg(target_os = "linux")]
+pub use pinned::{Pin, pins_groups, pins_processes};
 #[cfg(windows)]
 pub use windows::{Pin, Wait, boot_id, pid_namespace, read_stat, resident_bytes, started_at_ms, ticks_to_ms};
 
@@ -26,12 +35,19 @@ use std::sync::Arc;
 
 use crate::errno::Errno;
 
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 use linux::boot;
-#[cfg(unix)]
+#[cfg(target_os = "macos")]
+use macos::boot;
+#[cfg(target_os = "linux")]
 use pinned::Means;
 #[cfg(windows)]
 use windows::boot;
+
+/// Makes us do without what newer kernels have, to test what is done on older ones: a list of `pidfd`, `group` and `clone` (into a
+/// cgroup). Read once.
+#[cfg(unix)]
+pub const FORCE_FALLBACK: &str = "SPAWN_OWNED_FORCE_FALLBACK";
 
 /// A process, named for ever: the PID together with the moment it started, the boot and the PID namespace in
 /// which that is meaningful.
@@ -41,7 +57,7 @@ use windows::boot;
 /// | alive | the recorded process runs (also: is stopped) | `Alive` | delivered |
 /// | exited | no such process, or a zombie, or another boot | `Exited` | `Err(ESRCH)` |
 /// | recycled | the number belongs to another process now | `Recycled` | `Err(ESRCH)` |
-/// | unknown | another PID namespace, or `/proc` cannot be read | `Unknown` | `Err(EACCES)`: hands off |
+/// | unknown | another PID namespace, or the system does not let us look | `Unknown` | `Err(EACCES)`: hands off |
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ProcessRef {
     pub pid: i32,
@@ -93,7 +109,7 @@ impl ProcessRef {
     /// Open first, verify second: the descriptor pins whoever had the number when it was opened. If that was
     /// somebody else, the start token read afterwards differs and nothing is sent. If the process dies between
     /// the check and the signal, the descriptor still refers to the dead one, and the kernel says `ESRCH`. On a kernel
-    /// without pidfds the last step has a window, see [`Pin`].
+    /// without pidfds, and on macOS, the last step has a window, see [`Pin`].
     pub fn signal(&self, signal: i32) -> Result<(), Errno> {
         self.pinned()?.signal(signal)
     }
@@ -105,13 +121,13 @@ impl ProcessRef {
     }
 
     /// Something to hold on to that is proven to be this very process.
-    #[cfg(unix)]
+    #[cfg(target_os = "linux")]
     pub fn pinned(&self) -> Result<Pin, Errno> {
         self.pinned_by(Means::ours())
     }
 
     /// Something to hold on to that is proven to be this very process.
-    #[cfg(windows)]
+    #[cfg(not(target_os = "linux"))]
     pub fn pinned(&self) -> Result<Pin, Errno> {
         self.without_a_look().map_or(Ok(()), must_be_alive)?;
         let pin = Pin::open(self.pid)?;
@@ -119,7 +135,7 @@ impl ProcessRef {
         Ok(pin)
     }
 
-    #[cfg(unix)]
+    #[cfg(target_os = "linux")]
     fn pinned_by(&self, means: Means) -> Result<Pin, Errno> {
         self.without_a_look().map_or(Ok(()), must_be_alive)?;
         let pin = Pin::open_by(self.pid, means)?;

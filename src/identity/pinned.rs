@@ -13,12 +13,9 @@ use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::Mode;
 
+use super::FORCE_FALLBACK;
 use super::linux::{errno_of, parsed, read_stat};
 use super::stat::Stat;
-
-/// Makes us do without what newer kernels have, to test what is done on older ones: a list of `pidfd`, `group` and `clone` (into a
-/// cgroup). Read once.
-pub const FORCE_FALLBACK: &str = "SPAWN_OWNED_FORCE_FALLBACK";
 
 /// Sends the signal to the group the process leads (Linux 6.9); older headers do not name it.
 const PIDFD_SIGNAL_PROCESS_GROUP: libc::c_uint = 1 << 2;

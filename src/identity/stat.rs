@@ -56,6 +56,12 @@ pub fn parse(line: &str) -> Option<Stat> {
     Some(Stat { pid, comm, state, ppid, pgrp, session, terminal, cpu, children_cpu, threads, start })
 }
 
+/// The mask of the signals that a process ignores, from `/proc/PID/status`.
+pub fn ignored(status: &str) -> Option<u64> {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"))?;
+    u64::from_str_radix(mask.trim(), 16).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,5 +121,13 @@ mod tests {
         {
             assert_eq!(parse(text), None, "{text:?}");
         }
+    }
+
+    #[test]
+    fn reads_the_mask_of_ignored_signals_by_its_name() {
+        let status = "Name:\tSigIgn:\nSigBlk:\t0000000000000001\nSigIgn:\t0000000000384004\nSigCgt:\t1\n";
+        assert_eq!(ignored(status), Some(0x0038_4004));
+        assert_eq!(ignored("Name:\tx\n"), None);
+        assert_eq!(ignored("SigIgn:\tnonsense\n"), None);
     }
 }

@@ -1,14 +1,14 @@
 //! One look at all processes, of which any number of runs can be asked.
 
 use std::collections::{HashMap, HashSet};
-use std::{fs, io, iter};
+use std::{io, iter};
 
 use nix::errno::Errno;
 
 use super::Target;
 use crate::contain::{cookie, tree};
 use crate::identity::stat::Stat;
-use crate::identity::{ProcessRef, State, ancestors, read_stat};
+use crate::identity::{ProcessRef, State, ancestors, pids, read_stat};
 
 /// One process of the system, and the ids of the runs whose cookies it carries.
 #[derive(Debug)]
@@ -38,8 +38,7 @@ impl Scan {
         let me = std::process::id().cast_signed();
         let off_limits = iter::once(me).chain(ancestors(me)).collect();
         let mut rows = Vec::new();
-        for entry in fs::read_dir("/proc")? {
-            let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        for pid in pids()? {
             rows.extend(look_at(pid)?);
         }
         Ok(Self::of(rows, off_limits))
