@@ -1,11 +1,11 @@
 //! The cookie: one environment variable that every process of a run inherits.
 
 #[cfg(unix)]
-use std::path::Path;
-#[cfg(unix)]
-use std::{fs, io};
+use std::io;
+#[cfg(target_os = "linux")]
+use std::{fs, path::Path};
 
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 use nix::libc;
 
 #[cfg(unix)]
@@ -41,7 +41,7 @@ pub fn is_around_us(run_id: &str) -> bool {
 /// The runs this process belongs to now. An environment that we must not read (another user's), or that is gone (a zombie's), is
 /// nobody's. If its main thread has ended, its other threads are asked: they share one environment. Fails if it could not be read
 /// for a reason of ours, such as want of descriptors.
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 pub fn carried_by(stat: &Stat) -> io::Result<Vec<String>> {
     let pid = stat.pid;
     if stat.state != 'Z' || stat.is_dead() {
@@ -56,12 +56,22 @@ pub fn carried_by(stat: &Stat) -> io::Result<Vec<String>> {
     Ok(Vec::new())
 }
 
-#[cfg(unix)]
+/// The runs this process belongs to now, as far as the kernel says: it hides the environment of other users' processes and of the
+/// system's own programs, which are then nobody's.
+#[cfg(target_os = "macos")]
+#[allow(clippy::unnecessary_wraps)] // Elsewhere it takes a descriptor.
+pub fn carried_by(stat: &Stat) -> io::Result<Vec<String>> {
+    use crate::identity::macos::arguments;
+
+    Ok(arguments(stat.pid, |arguments| run_ids(arguments.environment())).unwrap_or_default())
+}
+
+#[cfg(target_os = "linux")]
 fn carried(file: &Path) -> io::Result<Vec<String>> {
     Ok(gone_is_none(fs::read(file))?.map(|environ| run_ids(&environ)).unwrap_or_default())
 }
 
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 fn gone_is_none<T>(read: io::Result<T>) -> io::Result<Option<T>> {
     match read {
         Ok(value) => Ok(Some(value)),

@@ -2,30 +2,49 @@
 //!
 //! | tier | finds | used by |
 //! |---|---|---|
-//! | [`subreaper`] | every descendant, wherever it went: setsid, double fork, cleared environment | the keeper, from inside |
-//! | [`orphans`] | every descendant of a keeper that was killed | the zygote, to which they come |
+//! | `subreaper` | Linux: every descendant, wherever it went: setsid, double fork, cleared environment | the keeper, from inside |
+//! | `orphans` | Linux: every descendant of a keeper that was killed | the zygote, to which they come |
+//! | `followed` | macOS: every descendant that was seen before its parent was gone, and whoever kept session, group or cookie | the keeper, from beside |
 //! | [`outside`] | the root's group, every process that carries the run's [`cookie`], and what descends from them | whoever finds a run without keeper and zygote |
 //! | [`cgroup`] | whoever is in the run's cgroup, beside the others, where there is one | the keeper, and whoever finds a run without one |
 //! | `job` | Windows: whoever is in the run's Job Object, which nobody leaves | the bot, and whoever finds a run whose bot is gone |
 //!
-//! Decisions ([`tree`], [`cookie`], `shell`) are pure; the tiers only read (`snapshot`) and signal.
+//! Decisions ([`tree`], [`members`], [`cookie`], `shell`) are pure; the tiers only read (`snapshot`) and signal.
 
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
+pub mod cgroup;
+#[cfg(target_os = "macos")]
+#[path = "cgroup/nowhere.rs"]
 pub mod cgroup;
 pub mod cookie;
+#[cfg(target_os = "macos")]
+pub mod followed;
 #[cfg(windows)]
 pub mod job;
+#[cfg(any(target_os = "macos", test))]
+#[cfg_attr(not(target_os = "macos"), allow(dead_code))]
+pub mod members;
 pub mod offers;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
+pub mod orphans;
+#[cfg(target_os = "macos")]
+#[path = "orphans/nobody.rs"]
 pub mod orphans;
 pub mod outside;
 #[cfg(unix)]
 mod shell;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 mod snapshot;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 pub mod subreaper;
 pub mod tree;
+#[cfg(unix)]
+mod wait;
+
+#[cfg(target_os = "macos")]
+pub use followed as inside;
+#[cfg(target_os = "linux")]
+pub use subreaper as inside;
 
 use serde::{Deserialize, Serialize};
 

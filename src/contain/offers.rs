@@ -4,11 +4,11 @@ use serde::Serialize;
 
 #[cfg(windows)]
 use super::Limits;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 use super::cgroup;
 #[cfg(windows)]
 use super::job::Job;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 use crate::identity;
 
 #[derive(Debug, PartialEq, Eq, Serialize)]
@@ -25,7 +25,7 @@ impl Offer {
     }
 }
 
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 pub fn offers() -> Vec<Offer> {
     let keeper = "a run's parent is a child subreaper: whatever leaves its session comes back to it";
     let cgroup =
@@ -46,6 +46,14 @@ pub fn offers() -> Vec<Offer> {
         Offer::new("pidfd", pidfd),
         Offer::new("pidfd-group", group),
     ]
+}
+
+#[cfg(target_os = "macos")]
+pub fn offers() -> Vec<Offer> {
+    let keeper = "a run's parent follows every fork and exit of its tree, wherever that goes";
+    let cgroup =
+        "macOS has none: no limits, and a daemon that clears its environment while nobody looks may escape";
+    vec![Offer::new("keeper", Ok(keeper)), Offer::new("cgroup", Err(cgroup.to_owned()))]
 }
 
 #[cfg(windows)]

@@ -5,10 +5,8 @@
 
 use std::collections::HashSet;
 
-use nix::libc;
-
 use super::snapshot::{Snapshot, children};
-use super::subreaper::{kill, wait_for};
+use super::wait::{has_stopped, kill, wait_for};
 use super::{SIGCONT, SIGKILL};
 use crate::run::ExitStatus;
 
@@ -99,15 +97,5 @@ impl Family {
 
     fn is_orphan(&self, child: i32) -> bool {
         !self.keepers.contains(&child)
-    }
-}
-
-/// Whether a child of ours has been stopped since this was last asked.
-fn has_stopped(child: i32) -> bool {
-    // SAFETY: all zeroes is a valid siginfo_t, and the kernel fills it in; si_pid stays 0 if nothing has happened.
-    unsafe {
-        let mut info: libc::siginfo_t = std::mem::zeroed();
-        let flags = libc::WSTOPPED | libc::WNOHANG;
-        libc::waitid(libc::P_PID, child.cast_unsigned(), &raw mut info, flags) == 0 && info.si_pid() != 0
     }
 }

@@ -5,14 +5,66 @@
 //! right when all others are gone, though: it passes the SIGHUP on to its jobs, and with the leader of a session the kernel
 //! hangs up whoever is in the foreground. Those are to have their own grace, for SIGTERM.
 
+use std::collections::HashSet;
+
 use nix::libc;
 
+use super::SIGCONT;
 use crate::identity::ignored_signals;
 use crate::identity::stat::Stat;
 
+/// A signal that everybody was asked to end with, who has heard it, and which shells were hung up, by PID and start.
+///
+/// What one look at a shell says is no answer: while bash forks it does not ignore SIGTERM, but blocks it, and what comes then is
+/// lost when it ignores it again; and it may start the next command in the very moment in which everybody is asked. So whoever has a
+/// terminal is looked at until it is gone, or the grace is over.
+#[derive(Debug)]
+pub struct Asking {
+    signal: i32,
+    asked: HashSet<(i32, u64)>,
+    hung_up: HashSet<(i32, u64)>,
+}
+
+impl Asking {
+    /// Before all of them are asked. `None` if nobody has a terminal: then there is no shell among them that would have to be asked again.
+    pub fn of(members: &[&Stat], signal: i32) -> Option<Self> {
+        members.iter().find(|stat| stat.terminal != 0)?;
+        let hearing = members.iter().filter(|stat| hearing(stat, signal) == Hearing::Hears);
+        Some(Self { signal, asked: hearing.map(|stat| name(stat)).collect(), hung_up: HashSet::new() })
+    }
+
+    /// Tells the shells that did not hear it that their terminal is being closed, once nobody but them is left. What they have started
+    /// since is asked like all others before.
+    pub fn again(&mut self, members: &[&Stat], send: impl Fn(&Stat, i32)) {
+        let (mut deaf, mut others) = (Vec::new(), 0);
+        for &stat in members {
+            match hearing(stat, self.signal) {
+                // A command that a shell is about to execute is as deaf as the shell, and is not asked before it is that command.
+                Hearing::AwaitsHangUp => deaf.push(stat),
+                Hearing::Hears if self.asked.insert(name(stat)) => {
+                    others += 1;
+                    send(stat, self.signal);
+                    send(stat, SIGCONT);
+                }
+                Hearing::Hears | Hearing::Ignores => others += 1,
+            }
+        }
+        if others == 0 {
+            deaf.retain(|stat| self.hung_up.insert(name(stat)));
+            for signal in [libc::SIGHUP, SIGCONT] {
+                deaf.iter().for_each(|stat| send(stat, signal));
+            }
+        }
+    }
+}
+
+fn name(stat: &Stat) -> (i32, u64) {
+    (stat.pid, stat.start)
+}
+
 /// What a signal comes to with somebody, as far as can be seen at this moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hearing {
+enum Hearing {
     Hears,
     /// It would be lost. That need not stay so: the child of a shell ignores what the shell does until it becomes its command.
     Ignores,
@@ -21,7 +73,7 @@ pub enum Hearing {
 }
 
 /// How `signal` would be taken. Whoever has no terminal is not looked at: it is asked once, like everybody where there are no shells.
-pub fn hearing(stat: &Stat, signal: i32) -> Hearing {
+fn hearing(stat: &Stat, signal: i32) -> Hearing {
     if stat.terminal == 0 {
         return Hearing::Hears;
     }

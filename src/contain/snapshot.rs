@@ -6,10 +6,10 @@ use std::io::Read;
 
 use nix::errno::Errno;
 
-use super::subreaper::kill;
 use super::tree;
+use super::wait::kill;
 use crate::identity::stat::Stat;
-use crate::identity::{ProcessRef, read_stat};
+use crate::identity::{ProcessRef, pids, read_stat};
 
 /// A list of children is read up to here at a time. It may grow faster than it is read; the next look finds the rest.
 const LIST_LIMIT: u64 = 16 << 10;
@@ -112,10 +112,5 @@ fn children_of(pid: i32) -> Option<Vec<i32>> {
 }
 
 fn all_processes() -> Vec<Stat> {
-    fs::read_dir("/proc")
-        .into_iter()
-        .flatten()
-        .flatten()
-        .filter_map(|entry| read_stat(entry.file_name().to_str()?.parse().ok()?).ok())
-        .collect()
+    pids().unwrap_or_default().into_iter().filter_map(|pid| read_stat(pid).ok()).collect()
 }

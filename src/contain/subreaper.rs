@@ -17,8 +17,9 @@ use nix::poll::PollFd;
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 
 use super::cgroup::Cgroup;
-use super::shell::{self, Hearing};
+use super::shell::Asking;
 use super::snapshot::{Snapshot, children};
+use super::wait::{kill, wait_for};
 use super::{ProcessInfo, SIGCONT, SIGKILL, Usage};
 use crate::identity::stat::Stat;
 use crate::identity::{read_stat, resident_bytes, ticks_to_ms};
@@ -58,23 +59,12 @@ pub struct Tree {
     asking: Option<Asking>,
 }
 
-/// A signal, who has heard it, and which shells were hung up, by PID and start.
-///
-/// What one look at a shell says is no answer: while bash forks it does not ignore SIGTERM, but blocks it, and what comes then is
-/// lost when it ignores it again; and it may start the next command in the very moment in which everybody is asked. So whoever has a
-/// terminal is looked at until it is gone, or the grace is over.
-#[derive(Debug)]
-struct Asking {
-    signal: i32,
-    asked: HashSet<(i32, u64)>,
-    hung_up: HashSet<(i32, u64)>,
-}
-
 impl Tree {
     /// `root` must be an unreaped child of the calling process, and in the cgroup if there is one.
-    pub fn new(root: i32, cgroup: Option<Cgroup>) -> Self {
+    #[allow(clippy::unnecessary_wraps)] // Elsewhere there is something to be had first.
+    pub fn new(root: i32, cgroup: Option<Cgroup>) -> Result<Self, Errno> {
         let me = nix::unistd::getpid().as_raw();
-        Self {
+        Ok(Self {
             me,
             root,
             status: None,
@@ -83,8 +73,12 @@ impl Tree {
             unfinished: false,
             cgroup,
             asking: None,
-        }
+        })
     }
+
+    /// The run whose cookie its members carry; whoever sees all of them does not need it.
+    #[allow(clippy::unused_self)] // Elsewhere not all are seen.
+    pub fn expect_carriers(&mut self, _run_id: &str) {}
 
     /// To be polled among others when the root has ended: the last process in the cgroup may not be our child. Ready until
     /// [`Tree::reap`] has looked.
@@ -262,10 +256,7 @@ impl Tree {
     pub fn terminate(&mut self, signal: i32) {
         let snapshot = Snapshot::take(self.me);
         let mut outside_group = snapshot.members(|_| true);
-        self.asking = outside_group.iter().any(|stat| stat.terminal != 0).then(|| {
-            let hearing = outside_group.iter().filter(|stat| shell::hearing(stat, signal) == Hearing::Hears);
-            Asking { signal, asked: hearing.map(|stat| name(stat)).collect(), hung_up: HashSet::new() }
-        });
+        self.asking = Asking::of(&outside_group, signal);
         outside_group.retain(|stat| self.root_reaped || stat.pgrp != self.root);
         for signal in [signal, SIGCONT] {
             if !self.root_reaped {
@@ -286,32 +277,12 @@ impl Tree {
         self.asking.is_some()
     }
 
-    /// Tells the shells that did not hear [`Tree::terminate`] that their terminal is being closed, once nobody but them is left. What
-    /// they have started since is asked like all others before.
+    /// See [`Asking::again`].
     pub fn ask_shells(&mut self) {
-        let Some(Asking { signal, asked, hung_up }) = &mut self.asking else { return };
+        let Some(asking) = &mut self.asking else { return };
         let snapshot = Snapshot::take(self.me);
-        let (mut deaf, mut others) = (Vec::new(), 0);
-        for stat in snapshot.members(|_| true) {
-            match shell::hearing(stat, *signal) {
-                // A command that a shell is about to execute is as deaf as the shell, and is not asked before it is that command.
-                Hearing::AwaitsHangUp => deaf.push(stat),
-                Hearing::Hears if asked.insert(name(stat)) => {
-                    others += 1;
-                    let _ = snapshot.signal(stat, *signal);
-                    let _ = snapshot.signal(stat, SIGCONT);
-                }
-                Hearing::Hears | Hearing::Ignores => others += 1,
-            }
-        }
-        if others == 0 {
-            deaf.retain(|stat| hung_up.insert(name(stat)));
-            for signal in [libc::SIGHUP, SIGCONT] {
-                for stat in &deaf {
-                    let _ = snapshot.signal(stat, signal);
-                }
-            }
-        }
+        // Gone meanwhile is what we want.
+        asking.again(&snapshot.members(|_| true), |stat, signal| drop(snapshot.signal(stat, signal)));
     }
 
     /// One pass of SIGKILL over everything there is. Direct children first and without a look: a process that does
@@ -339,36 +310,6 @@ fn is_helper(stat: &Stat) -> bool {
     matches!(stat.comm.as_str(), "owned-zygote" | "owned-keeper" | "owned-blank")
 }
 
-fn name(stat: &Stat) -> (i32, u64) {
-    (stat.pid, stat.start)
-}
-
 fn info(stat: &Stat, why: &str) -> ProcessInfo {
     ProcessInfo { pid: stat.pid, start: stat.start, command: stat.comm.clone(), why: why.to_owned() }
-}
-
-/// Waits for one child by number, never for "any". `None` if it has not ended.
-///
-/// Not nix's `waitid`, which takes an end by a real-time signal for an error.
-pub(super) fn wait_for(child: i32, flags: libc::c_int) -> Option<ExitStatus> {
-    // SAFETY: all zeroes is a valid siginfo_t, and the kernel fills it in; si_pid stays 0 if nobody has ended.
-    unsafe {
-        let mut info: libc::siginfo_t = std::mem::zeroed();
-        let flags = flags | libc::WEXITED | libc::WNOHANG | libc::__WALL;
-        if libc::waitid(libc::P_PID, child.cast_unsigned(), &raw mut info, flags) != 0 || info.si_pid() == 0 {
-            return None;
-        }
-        let status = info.si_status();
-        Some(if info.si_code == libc::CLD_EXITED {
-            ExitStatus::Code(status.into())
-        } else {
-            ExitStatus::Signal(status)
-        })
-    }
-}
-
-/// Only for children of ours that were not waited for, and for the group such a child leads.
-pub(super) fn kill(pid: i32, signal: i32) -> Result<(), Errno> {
-    // SAFETY: kill takes two integers; the caller guarantees that the number still means our own child.
-    Errno::result(unsafe { libc::kill(pid, signal) }).map(drop)
 }

@@ -1,45 +1,44 @@
 //! Where a keeper can be found by others than its bot.
+//!
+//! What every system's half does: `Door` is a socket at which others knock, and its name; [`connect`] goes there by that name; [`peer_pid`] says
+//! who is at the other end.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+#[cfg(target_os = "linux")]
+#[path = "address/linux.rs"]
+mod system;
+#[cfg(target_os = "macos")]
+#[path = "address/macos.rs"]
+mod system;
+
+pub use system::{connect, peer_pid, sweep};
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::sys::socket::{
-    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, accept4, bind, getsockname, getsockopt, listen,
-    socket, sockopt,
-};
 use nix::unistd::getuid;
+
+use system::{Door, peer_uid};
 
 /// Other users who knock are turned away; so many at a time, or they could keep us busy.
 const STRANGERS: usize = 16;
 
-/// A socket with a name that the kernel has made up: nobody can have taken it before, and no file is left behind.
 #[derive(Debug)]
-pub struct Address {
-    socket: OwnedFd,
-    name: String,
-}
+pub struct Address(Door);
 
 impl Address {
     pub fn open() -> Result<Self, Errno> {
-        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-        let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
-        bind(socket.as_raw_fd(), &UnixAddr::new_unnamed())?;
-        listen(&socket, Backlog::new(64)?)?;
-        let address: UnixAddr = getsockname(socket.as_raw_fd())?;
-        let name = address.as_abstract().ok_or(Errno::EADDRNOTAVAIL)?;
-        Ok(Self { name: String::from_utf8_lossy(name).into_owned(), socket })
+        Door::open().map(Self)
     }
 
-    /// The name in the abstract namespace of Unix sockets.
     pub fn name(&self) -> &str {
-        &self.name
+        self.0.name()
     }
 
-    /// The next who knocks and is our own user, or root. There are no permissions on such a name, so this is the check.
+    /// The next who knocks and is our own user, or root. Nobody else is let in, whatever the name allows.
     pub fn accept(&self) -> Option<OwnedFd> {
         for _ in 0..STRANGERS {
-            let fd = match accept4(self.socket.as_raw_fd(), SockFlag::SOCK_CLOEXEC) {
+            let visitor = match self.0.accept() {
                 // Whoever knocks is still there when that has passed; until then there is no hurry.
                 Err(Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::ENOBUFS) => {
                     std::thread::sleep(Duration::from_millis(10));
@@ -47,10 +46,8 @@ impl Address {
                 }
                 result => result.ok()?,
             };
-            // SAFETY: the kernel has just given us this descriptor, and nobody else knows it.
-            let visitor = unsafe { OwnedFd::from_raw_fd(fd) };
-            if let Ok(peer) = getsockopt(&visitor, sockopt::PeerCredentials)
-                && (peer.uid() == 0 || peer.uid() == getuid().as_raw())
+            if let Ok(uid) = peer_uid(&visitor)
+                && (uid == 0 || uid == getuid().as_raw())
             {
                 return Some(visitor);
             }
@@ -61,6 +58,6 @@ impl Address {
 
 impl AsFd for Address {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.0.as_fd()
     }
 }

@@ -4,6 +4,13 @@
 //! something to run, all that is left to do is `exec`. Its launch socket is close-on-exec: the bot learns from the end of
 //! that socket that `exec` has succeeded, and from a [`Refusal`] why it has not.
 
+#[cfg(target_os = "linux")]
+#[path = "blank/linux.rs"]
+mod system;
+#[cfg(target_os = "macos")]
+#[path = "blank/macos.rs"]
+mod system;
+
 use std::ffi::{CString, c_char};
 use std::fs;
 use std::io::PipeWriter;
@@ -13,25 +20,12 @@ use std::ptr;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl, open};
 use nix::libc;
-use nix::sched::{sched_getaffinity, sched_setaffinity};
 use nix::sys::stat::{Mode, umask};
-use nix::unistd::{AccessFlags, Gid, Pid, Uid, access, fchdir, fchown, setgid, setgroups, setsid, setuid};
+use nix::unistd::{AccessFlags, Gid, Pid, Uid, access, fchdir, fchown, setgid, setsid, setuid};
 
 use super::protocol::{self, Command, Inbox, Refusal, Slot};
 use super::{channel, signals, title};
 use crate::pty;
-
-// SAFETY: the C library defines it, as an array that ends with a null pointer.
-unsafe extern "C" {
-    /// `execvp` looks the file up in the PATH it finds here.
-    static mut environ: *const *const c_char;
-}
-
-/// Resource limits are numbered from 0; Linux has 16.
-const RLIMIT_COUNT: u8 = 16;
-const NO_LIMIT: libc::rlimit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-
-const OOM_SCORE: &str = "/proc/self/oom_score_adj";
 
 /// Arguments and environment of most commands fit into one read.
 const USUAL_LENGTH: usize = 32 << 10;
@@ -84,11 +78,14 @@ fn exec(command: &Command, fds: Vec<OwnedFd>, bot: Pid) -> Result<std::convert::
     if command.terminal {
         take_terminal(command.uid)?;
     }
-    umask(Mode::from_bits_truncate(command.umask));
-    inherit(bot);
+    #[allow(clippy::unnecessary_cast)] // Its type differs between systems.
+    umask(Mode::from_bits_truncate(command.umask as libc::mode_t));
+    inherit_priority(bot);
+    system::inherit(bot);
     if command.uid.is_some() || command.gid.is_some() {
         // Fails unless we are root, and then there is nothing to drop.
-        let _ = setgroups(&[]);
+        // SAFETY: nothing is read of a list that has no members.
+        unsafe { libc::setgroups(0, ptr::null()) };
     }
     if let Some(gid) = command.gid {
         setgid(Gid::from_raw(gid))?;
@@ -97,9 +94,9 @@ fn exec(command: &Command, fds: Vec<OwnedFd>, bot: Pid) -> Result<std::convert::
         setuid(Uid::from_raw(uid))?;
     }
     // SAFETY: both arrays end with a null pointer and point to NUL-terminated strings that outlive the call. This process
-    // has one thread, so nobody else reads `environ`.
+    // has one thread, so nobody else reads its environment.
     unsafe {
-        environ = env.as_ptr();
+        system::set_environment(env.as_ptr());
         libc::execvp(file.as_ptr(), argv.as_ptr());
     }
     match Errno::last() {
@@ -132,40 +129,14 @@ fn found_in_path(file: &str, env: &str) -> Option<String> {
     })
 }
 
-/// Takes over the bot's resource limits, priority, processors and OOM score as they are now; ours are from the time when the
-/// zygote was started.
-/// What we may not have (only root raises a limit) stays as it is.
-fn inherit(bot: Pid) {
-    for limit in 0..RLIMIT_COUNT {
-        // Its type differs between C libraries.
-        let limit = limit.into();
-        let (mut theirs, mut ours) = (NO_LIMIT, NO_LIMIT);
-        // SAFETY: prlimit reads or writes the structures passed, which live here.
-        unsafe {
-            if libc::prlimit(bot.as_raw(), limit, ptr::null(), &raw mut theirs) == 0
-                && libc::prlimit(0, limit, ptr::null(), &raw mut ours) == 0
-                && (theirs.rlim_cur, theirs.rlim_max) != (ours.rlim_cur, ours.rlim_max)
-            {
-                libc::prlimit(0, limit, &raw const theirs, ptr::null_mut());
-            }
-        }
-    }
+/// Takes over the bot's priority as it is now.
+fn inherit_priority(bot: Pid) {
     // SAFETY: both take integers.
     unsafe {
         let theirs = libc::getpriority(libc::PRIO_PROCESS, bot.as_raw().cast_unsigned());
         if theirs != libc::getpriority(libc::PRIO_PROCESS, 0) {
             libc::setpriority(libc::PRIO_PROCESS, 0, theirs);
         }
-    }
-    if let (Ok(theirs), Ok(ours)) = (sched_getaffinity(bot), sched_getaffinity(Pid::from_raw(0)))
-        && theirs != ours
-    {
-        let _ = sched_setaffinity(Pid::from_raw(0), &theirs);
-    }
-    if let (Ok(theirs), Ok(ours)) = (fs::read(format!("/proc/{bot}/oom_score_adj")), fs::read(OOM_SCORE))
-        && theirs != ours
-    {
-        let _ = fs::write(OOM_SCORE, theirs);
     }
 }
 

@@ -1,4 +1,20 @@
 //! Bytes and descriptors over a Unix socket.
+//!
+//! Systems differ in what can be asked for with each call and what is a property of a socket, and in whether a socket can keep messages
+//! apart; that is in `linux.rs` and `macos.rs`.
+
+#[cfg(target_os = "linux")]
+#[path = "channel/linux.rs"]
+mod system;
+#[cfg(target_os = "macos")]
+#[path = "channel/macos.rs"]
+mod system;
+
+#[cfg(target_os = "macos")]
+pub use system::close_on_exec;
+pub use system::{
+    message_pair, pair, receive_message, receive_message_within, send_message, stream_pair, tame,
+};
 
 use std::io::IoSlice;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -7,28 +23,21 @@ use std::time::Duration;
 use nix::errno::Errno;
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{
-    AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, recv, send, sendmsg, socketpair,
-};
+use nix::sys::socket::{ControlMessage, MsgFlags, recv, send, sendmsg};
 
 use super::protocol::MAX_FDS;
 
 /// Room for one control message with all the descriptors it can carry, in words.
 const CONTROL_SPACE: usize = (size_of::<libc::cmsghdr>() + MAX_FDS * size_of::<RawFd>()) / 8 + 2;
 
-/// A new stream socket, both ends close-on-exec.
-pub fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
-    socketpair(AddressFamily::Unix, SockType::Stream, None, SockFlag::SOCK_CLOEXEC)
-}
-
-/// A new socket that keeps messages apart, both ends close-on-exec.
-pub fn message_pair() -> Result<(OwnedFd, OwnedFd), Errno> {
-    socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)
-}
+/// Longer than anybody waits.
+const FOR_EVER: Duration = Duration::MAX;
 
 /// Sends everything, the descriptors with the first byte. Never raises SIGPIPE.
 pub fn send_all(socket: &impl AsFd, bytes: &[u8], fds: &[RawFd]) -> Result<(), Errno> {
-    send_parts(socket, bytes, fds, MsgFlags::empty(), || Err(Errno::EAGAIN))
+    send_parts(socket, bytes, fds, MsgFlags::empty(), || {
+        ready(socket, PollFlags::POLLOUT, FOR_EVER).map(drop)
+    })
 }
 
 /// Like [`send_all`], but waits no longer than `limit` for room (`ETIMEDOUT`).
@@ -46,7 +55,7 @@ fn send_parts(
     wait_for_room: impl Fn() -> Result<(), Errno>,
 ) -> Result<(), Errno> {
     let socket = socket.as_fd().as_raw_fd();
-    let flags = flags | MsgFlags::MSG_NOSIGNAL;
+    let flags = flags | system::QUIETLY;
     let mut sent = 0;
     while sent < bytes.len() {
         let rest = &bytes[sent..];
@@ -69,7 +78,12 @@ fn send_parts(
 /// Receives what is there, or waits for it: at most `buffer`, and the descriptors that came along, close-on-exec. 0 bytes:
 /// the end.
 pub fn receive(socket: &impl AsFd, buffer: &mut [u8], fds: &mut Vec<OwnedFd>) -> Result<usize, Errno> {
-    receive_message(socket, buffer, fds, MsgFlags::empty())
+    loop {
+        match receive_once(socket, buffer, fds, MsgFlags::empty()) {
+            Err(Errno::EAGAIN) => drop(ready(socket, PollFlags::POLLIN, FOR_EVER)?),
+            result => return result,
+        }
+    }
 }
 
 /// Like [`receive`], but waits no longer than `limit` (`ETIMEDOUT`). What is there already costs no wait at all.
@@ -80,7 +94,7 @@ pub fn receive_within(
     limit: Duration,
 ) -> Result<usize, Errno> {
     loop {
-        match receive_message(socket, buffer, fds, MsgFlags::MSG_DONTWAIT) {
+        match receive_once(socket, buffer, fds, MsgFlags::MSG_DONTWAIT) {
             Err(Errno::EAGAIN) if ready(socket, PollFlags::POLLIN, limit)? => {}
             Err(Errno::EAGAIN) => return Err(Errno::ETIMEDOUT),
             result => return result,
@@ -90,7 +104,7 @@ pub fn receive_within(
 
 /// Not nix's `recvmsg`: if a process has no room for all the descriptors, that drops the message and leaks those which did
 /// arrive. Here they are closed, and the error says what it is (`EMFILE`).
-fn receive_message(
+fn receive_once(
     socket: &impl AsFd,
     buffer: &mut [u8],
     fds: &mut Vec<OwnedFd>,
@@ -107,15 +121,17 @@ fn receive_message(
     {
         header.msg_controllen = size_of_val(&space) as _;
     }
-    let flags = (flags | MsgFlags::MSG_CMSG_CLOEXEC).bits();
+    let flags = (flags | system::CLOSE_ON_EXEC).bits();
     let count = loop {
         // SAFETY: the header points to a buffer and a control space of the lengths given, which live here.
         match Errno::result(unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut header, flags) }) {
             Err(Errno::EINTR) => {}
-            result => break result?,
+            Err(errno) => return Err(system::told(errno)),
+            Ok(count) => break count,
         }
     };
     let received = descriptors(&header);
+    system::received(&received);
     if header.msg_flags & libc::MSG_CTRUNC != 0 {
         return Err(Errno::EMFILE);
     }
@@ -152,6 +168,11 @@ pub fn receive_now(socket: &impl AsFd, buffer: &mut [u8]) -> Result<usize, Errno
     recv(socket.as_fd().as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT)
 }
 
+/// Sends what there is room for without waiting (`EAGAIN`). The socket is tame.
+pub fn send_now(socket: &impl AsFd, bytes: &[u8]) -> Result<usize, Errno> {
+    send(socket.as_fd().as_raw_fd(), bytes, system::QUIETLY | MsgFlags::MSG_DONTWAIT)
+}
+
 /// Waits until something can be done (the end counts), at most `limit`. `false` if it cannot.
 fn ready(socket: &impl AsFd, what: PollFlags, limit: Duration) -> Result<bool, Errno> {
     let mut fds = [PollFd::new(socket.as_fd(), what)];
@@ -167,7 +188,8 @@ fn ready(socket: &impl AsFd, what: PollFlags, limit: Duration) -> Result<bool, E
 
 /// Whether nobody holds the other end any more. There may still be something to receive.
 pub fn has_hung_up(socket: &impl AsFd) -> Result<bool, Errno> {
-    let mut fds = [PollFd::new(socket.as_fd(), PollFlags::empty())];
+    // Linux tells of it unasked.
+    let mut fds = [PollFd::new(socket.as_fd(), PollFlags::POLLHUP)];
     poll(&mut fds, PollTimeout::ZERO)?;
     Ok(fds[0].revents().is_some_and(|events| events.contains(PollFlags::POLLHUP)))
 }

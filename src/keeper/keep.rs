@@ -6,16 +6,15 @@ use std::time::Instant;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::Signal;
-use nix::sys::signalfd::SignalFd;
 use nix::unistd::{ForkResult, Pid, getpid};
 
 use super::protocol::{self, End, InCgroup, Inbox, Own, Process, Report, Request};
+use super::signals::Signals;
 use super::visitors::{Visitors, Wish};
 use super::{blank, channel, nest, signals, title};
 use crate::contain::ProcessInfo;
 use crate::contain::cgroup::{Cgroup, Trouble};
-use crate::contain::subreaper::{self, Tree};
+use crate::contain::inside::{self, Tree};
 use crate::identity::read_stat;
 use crate::registry::{self, Exit, Line};
 use crate::run::lifecycle::{Action, Event, Lifecycle, Rules};
@@ -42,7 +41,7 @@ const MAX_LISTED: usize = 1024;
 /// `Err` means that there was not even a blank, or that something of the tree is left. If there is none because there is no
 /// cgroup, the bot is told.
 pub fn keep(control: OwnedFd, launch: OwnedFd, bot: Pid, order: Option<&InCgroup>) -> Result<(), Errno> {
-    subreaper::become_subreaper()?;
+    inside::become_subreaper()?;
     let signals = signals::listen()?;
     title::set(super::NAME, "spawn-owned-keeper waiting");
     let cgroup = match nest::build(order) {
@@ -76,7 +75,7 @@ pub fn keep(control: OwnedFd, launch: OwnedFd, bot: Pid, order: Option<&InCgroup
 struct Keeper {
     /// `None` once the bot is gone.
     control: Option<OwnedFd>,
-    signals: SignalFd,
+    signals: Signals,
     inbox: Inbox,
     tree: Tree,
     life: Lifecycle,
@@ -100,7 +99,7 @@ struct Keeper {
 
 impl Keeper {
     /// Announces the blank. Until the bot has given it a run, its rules are those for a bot that dies.
-    fn new(control: OwnedFd, signals: SignalFd, root: i32, cgroup: Option<Cgroup>) -> Result<Self, Errno> {
+    fn new(control: OwnedFd, signals: Signals, root: i32, cgroup: Option<Cgroup>) -> Result<Self, Errno> {
         let keeper = Self {
             cgroup: cgroup.as_ref().map(|cgroup| cgroup.path().to_string_lossy().into_owned()),
             // Ourselves, and our own unreaped child: nobody else can have these numbers now.
@@ -109,7 +108,7 @@ impl Keeper {
             control: Some(control),
             signals,
             inbox: Inbox::default(),
-            tree: Tree::new(root, cgroup),
+            tree: Tree::new(root, cgroup)?,
             life: Lifecycle::new(Rules::default()),
             born: Instant::now(),
             visitors: Visitors::expect(),
@@ -140,6 +139,7 @@ impl Keeper {
         };
         let Ok(Request::Own(own)) = protocol::decode(&payload) else { return self.owner_gone() };
         title::set(super::NAME, &format!("spawn-owned-keeper {} {}", own.run_id, own.preview));
+        self.tree.expect_carriers(own.run_id);
         let Own { on_owner_exit, on_leader_exit, grace_ms, timeout, .. } = own;
         (self.registry, self.key) = (own.registry.to_owned(), own.key.to_owned());
         self.life =
@@ -162,7 +162,7 @@ impl Keeper {
                 until => until,
             };
             let Woken { signalled, spoken, visited } = self.sleep(until);
-            let asked_to_end = signalled && self.drain_signals();
+            let asked_to_end = signalled && self.signals.take();
             if signalled || spoken || self.life.is_killing() || self.tree.needs_another_look() {
                 self.look_at_tree();
             }
@@ -196,7 +196,7 @@ impl Keeper {
             && self.now() < forget_at
         {
             let woken = self.sleep(Some(RETRY_MS.min(forget_at.saturating_sub(self.now()))));
-            if woken.signalled && self.drain_signals() {
+            if woken.signalled && self.signals.take() {
                 return;
             }
             if woken.visited {
@@ -268,15 +268,6 @@ impl Keeper {
         Report::Ready { keeper: self.me, root: self.root, address, cgroup }
     }
 
-    /// Takes the pending signals. True if one of them asks us to end.
-    fn drain_signals(&mut self) -> bool {
-        let mut asked = false;
-        while let Ok(Some(info)) = self.signals.read_signal() {
-            asked |= info.ssi_signo != Signal::SIGCHLD as u32;
-        }
-        asked
-    }
-
     fn look_at_tree(&mut self) {
         // Kill before counting the dead: a tree that forks faster than we can reap must not win by that.
         if self.life.is_killing() {
@@ -319,7 +310,10 @@ impl Keeper {
                     Ok(Request::Started) => self.tell(Event::Started),
                     Ok(Request::Extend { ms }) => self.tell(Event::Extend { ms }),
                     Ok(Request::Silent { limit_ms }) => self.tell(Event::Silent { limit_ms }),
-                    Ok(Request::Usage) => drop(self.tell_owner(&encode(&[Report::Usage(self.tree.usage())]))),
+                    Ok(Request::Usage) => {
+                        let usage = Report::Usage(self.tree.usage());
+                        self.tell_owner(&encode(&[usage]));
+                    }
                     Ok(Request::Signal { signal }) => self.signal_root(signal),
                     Ok(Request::Cancel { signal, grace_ms, reason }) => self.cancel(signal, grace_ms, reason),
                     Ok(Request::Own(_) | Request::Adopt) | Err(_) => return self.owner_gone(),
@@ -474,7 +468,7 @@ fn process(pid: i32) -> Result<Process, Errno> {
 
 /// Why a sleep has ended; none of it if time is up.
 struct Woken {
-    /// There is a signal, or the cgroup may have become empty.
+    /// There is a signal, or something has happened to the tree.
     signalled: bool,
     /// The bot has said something, or is gone.
     spoken: bool,

@@ -308,7 +308,7 @@ mod tests {
                 cgroup: Some("/sys/fs/cgroup/x".into()),
             },
             #[cfg(unix)]
-            Report::NoCgroup(Trouble::NotTheRuns { path: "/x".into() }),
+            Report::NoCgroup(Trouble::Failed { path: "/x".into(), step: "open".into(), errno: 2 }),
             Report::Adopted { granted: true },
             Report::SignalFailed { errno: 1 },
             Report::Warning { limit_ms: 10, remaining_ms: 2 },

@@ -1,46 +1,14 @@
-//! Signals of the keeper's own process.
+//! Signals of the keeper's own process, and of its zygote's.
+//!
+//! What every system's half does: [`reset`] makes every signal what it is in a fresh process; [`listen`] and [`listen_for_children`] have them
+//! told by something that can be polled ([`Signals`]), and put all others aside.
 
-use nix::errno::Errno;
-use nix::libc;
-use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
+#[cfg(target_os = "linux")]
+mod linux;
+#[cfg(target_os = "macos")]
+mod macos;
 
-/// Every signal as in a fresh process. What the bot ignores or blocks is no business of its commands, and an
-/// ignored signal would survive `exec`.
-///
-/// The raw call, because the C library refuses to touch two signals of its own (32 and 33), and its `posix_spawn`, with
-/// which we are started, leaves just those ignored.
-pub fn reset() -> Result<(), Errno> {
-    /// What the kernel takes for "the default action": no handler, no flags, no restorer, an empty mask.
-    const DEFAULT: [u64; 4] = [0; 4];
-    const MASK_SIZE: usize = 8;
-    for number in 1..=64 {
-        // SAFETY: the structure is as long as the kernel's on every 64-bit Linux, and no handler is installed. SIGKILL and
-        // SIGSTOP refuse, which is fine.
-        unsafe {
-            let nowhere = std::ptr::null_mut::<u64>();
-            libc::syscall(libc::SYS_rt_sigaction, number, DEFAULT.as_ptr(), nowhere, MASK_SIZE);
-        }
-    }
-    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)
-}
-
-/// The signals a keeper listens to, as a descriptor: a child's end, and requests to end by whoever may signal us. All others
-/// are put aside, so that nobody ends a keeper by accident.
-pub fn listen() -> Result<SignalFd, Errno> {
-    descriptor_for(&[Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP])
-}
-
-/// The one that a zygote listens to.
-pub fn listen_for_children() -> Result<SignalFd, Errno> {
-    descriptor_for(&[Signal::SIGCHLD])
-}
-
-fn descriptor_for(signals: &[Signal]) -> Result<SignalFd, Errno> {
-    let mut set = SigSet::empty();
-    for signal in signals {
-        set.add(*signal);
-    }
-    sigprocmask(SigmaskHow::SIG_BLOCK, Some(&SigSet::all()), None)?;
-    SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
-}
+#[cfg(target_os = "linux")]
+pub use linux::{Signals, listen, listen_for_children, reset};
+#[cfg(target_os = "macos")]
+pub use macos::{Signals, listen, listen_for_children, reset};

@@ -1,16 +1,12 @@
 //! Visiting the keeper of a run that is not ours, or not yet: the other end of [`super::visitors`].
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::sys::socket::{
-    AddressFamily, SockFlag, SockType, UnixAddr, connect, getsockopt, setsockopt, socket, sockopt,
-};
-use nix::sys::time::TimeVal;
 
-use super::channel;
 use super::protocol::{self, End, Inbox, Report, Request};
+use super::{address, channel};
 use crate::identity::{ProcessRef, State};
 use crate::run::ExitStatus;
 
@@ -34,12 +30,8 @@ impl Visit {
         if keeper.state() != State::Alive {
             return Err(Errno::ESRCH);
         }
-        let socket = socket(AddressFamily::Unix, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
-        // A full backlog would hold us up for as long as it is full.
-        setsockopt(&socket, sockopt::SendTimeout, &TimeVal::new(1, 0))?;
-        connect(socket.as_raw_fd(), &UnixAddr::new_abstract(address.as_bytes())?)?;
-        let peer = getsockopt(&socket, sockopt::PeerCredentials)?;
-        if peer.pid() != keeper.pid || keeper.state() != State::Alive {
+        let socket = address::connect(address)?;
+        if address::peer_pid(&socket)? != keeper.pid || keeper.state() != State::Alive {
             return Err(Errno::EPERM);
         }
         let mut visit = Self { socket, inbox: Inbox::default() };

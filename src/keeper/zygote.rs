@@ -13,15 +13,15 @@ use std::time::Instant;
 use nix::errno::Errno;
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signalfd::SignalFd;
 use nix::unistd::{ForkResult, Pid, fork, getppid, setsid};
 
 use super::keep::KILL_PASS_MS;
 use super::protocol::{self, InCgroup};
-use super::{HELLO, channel, keep, signals, title};
+use super::signals::Signals;
+use super::{HELLO, address, channel, keep, signals, title};
 use crate::contain::cgroup::{self, Base};
+use crate::contain::inside;
 use crate::contain::orphans::Family;
-use crate::contain::subreaper;
 use crate::run::lifecycle::{Action, Event, Lifecycle, Rules};
 
 pub const FORK: u8 = b'k';
@@ -37,9 +37,11 @@ pub fn serve(socket: OwnedFd) -> Result<(), Errno> {
     title::set("owned-zygote", &format!("spawn-owned-keeper zygote of {bot}"));
     // Out of the bot's session: Ctrl-C in the bot's terminal is for the bot, which decides what becomes of its runs.
     setsid()?;
-    subreaper::become_subreaper()?;
+    inside::become_subreaper()?;
     let signals = signals::listen_for_children()?;
-    channel::send_all(&socket, &HELLO, &[])?;
+    channel::send_message(&socket, &HELLO, &[])?;
+    // Said before that: nobody waits for what others have left to be swept up.
+    address::sweep();
     let mut zygote = Zygote {
         socket: Some(socket),
         signals: Some(signals),
@@ -62,7 +64,7 @@ struct Zygote {
     /// `None` once the bot is gone.
     socket: Option<OwnedFd>,
     /// Always there, but in a keeper that is about to be one.
-    signals: Option<SignalFd>,
+    signals: Option<Signals>,
     bot: Pid,
     family: Family,
     /// The orphans are being ended.
@@ -82,7 +84,7 @@ impl Zygote {
     fn turn(&mut self) {
         let (signalled, spoken) = self.sleep();
         if signalled {
-            self.drain_signals();
+            self.signals.as_ref().map(Signals::take);
         }
         if spoken {
             self.listen();
@@ -121,10 +123,6 @@ impl Zygote {
         (ready(0), ready(1))
     }
 
-    fn drain_signals(&self) {
-        while let Some(Ok(Some(_))) = self.signals.as_ref().map(SignalFd::read_signal) {}
-    }
-
     fn end_orphans(&mut self) {
         if self.family.has_orphans() {
             self.tell(Event::Tick);
@@ -150,7 +148,7 @@ impl Zygote {
     fn listen(&mut self) {
         let Some(socket) = &self.socket else { return };
         let (mut request, mut fds) = ([0; LONGEST], Vec::new());
-        match channel::receive(socket, &mut request, &mut fds) {
+        match channel::receive_message(socket, &mut request, &mut fds) {
             Ok(1..) if request[0] == FORK => self.fork_keeper(),
             Ok(count @ 2..) if request[0] == FORK_IN_CGROUP => {
                 self.fork_keeper_in_cgroup(&request[1..count], fds.pop());
@@ -229,8 +227,8 @@ type Ends = (OwnedFd, OwnedFd);
 fn tell_forked(socket: &OwnedFd, forked: &Result<Ends, Errno>) -> Result<(), Errno> {
     match forked {
         Ok((control, launch)) => {
-            channel::send_all(socket, &0i32.to_le_bytes(), &[control.as_raw_fd(), launch.as_raw_fd()])
+            channel::send_message(socket, &0i32.to_le_bytes(), &[control.as_raw_fd(), launch.as_raw_fd()])
         }
-        Err(errno) => channel::send_all(socket, &(*errno as i32).to_le_bytes(), &[]),
+        Err(errno) => channel::send_message(socket, &(*errno as i32).to_le_bytes(), &[]),
     }
 }

@@ -43,6 +43,12 @@ const MOMENT: Duration = Duration::from_micros(20);
 /// After so many batches in a row others have their turn.
 const BATCHES: usize = 4;
 
+/// On macOS these are properties of the socket, see [`Relay::output`].
+#[cfg(target_os = "linux")]
+const NEITHER_WAIT_NOR_SIGNAL: MsgFlags = MsgFlags::MSG_NOSIGNAL.union(MsgFlags::MSG_DONTWAIT);
+#[cfg(target_os = "macos")]
+const NEITHER_WAIT_NOR_SIGNAL: MsgFlags = MsgFlags::empty();
+
 thread_local! {
     /// One for all terminals: they take turns on one thread, and what is left over is kept elsewhere.
     static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; BATCH]);
@@ -54,6 +60,7 @@ pub struct Relay {
     pub pair: Pair,
     /// Sockets, ours alone.
     pub input: OwnedFd,
+    /// Where the system cannot be asked with each call: one that neither blocks nor raises SIGPIPE.
     pub output: OwnedFd,
 }
 
@@ -234,8 +241,7 @@ impl Link {
     fn pass_on(&self, bytes: &[u8]) -> Result<usize, Errno> {
         let mut passed = 0;
         while passed < bytes.len() {
-            let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
-            match send(self.relay.output.as_raw_fd(), &bytes[passed..], flags) {
+            match send(self.relay.output.as_raw_fd(), &bytes[passed..], NEITHER_WAIT_NOR_SIGNAL) {
                 Ok(count) => passed += count,
                 Err(Errno::EINTR) => {}
                 Err(Errno::EAGAIN) => break,

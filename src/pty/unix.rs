@@ -1,13 +1,17 @@
-//! The system's half.
+//! The system's half; what Linux and macOS do differently is in files of their names.
 
-use std::fs;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+#[cfg(target_os = "linux")]
+#[path = "linux.rs"]
+mod system;
+#[cfg(target_os = "macos")]
+#[path = "macos.rs"]
+mod system;
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, open};
 use nix::libc;
-use nix::pty::{PtyMaster, grantpt, posix_openpt, ptsname_r, unlockpt};
-use nix::sys::stat::Mode;
+use nix::pty::{PtyMaster, grantpt, unlockpt};
 use nix::sys::termios::{InputFlags, LocalFlags, SetArg, SpecialCharacterIndices, tcgetattr, tcsetattr};
 use nix::unistd::tcgetpgrp;
 
@@ -30,10 +34,10 @@ pub struct Pair {
 
 impl Pair {
     pub fn open(size: Size) -> Result<Self, Errno> {
-        let master = posix_openpt(OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC | OFlag::O_NONBLOCK)?;
+        let master = system::open_master()?;
         grantpt(&master)?;
         unlockpt(&master)?;
-        let slave = open_slave(&master)?;
+        let slave = system::open_slave(&master)?;
         let mut modes = tcgetattr(&slave)?;
         modes.input_flags |= InputFlags::IUTF8;
         tcsetattr(&slave, SetArg::TCSANOW, &modes)?;
@@ -65,10 +69,8 @@ impl Pair {
 
     /// The name, for people, of who leads the group in the foreground: what its `argv[0]` says.
     pub fn foreground(&self) -> Option<String> {
-        let leader = tcgetpgrp(&self.master).ok()?;
-        let line = fs::read(format!("/proc/{leader}/cmdline")).ok()?;
-        let name = line.split(|&byte| byte == 0).next()?;
-        (!name.is_empty()).then(|| String::from_utf8_lossy(name).into_owned())
+        let name = system::name_of(tcgetpgrp(&self.master).ok()?)?;
+        (!name.is_empty()).then(|| String::from_utf8_lossy(&name).into_owned())
     }
 
     /// What a person types to say that there is no more to come, `last` being the last byte typed before.
@@ -97,7 +99,8 @@ impl AsRawFd for Pair {
 /// Makes the terminal at `slave` the one that controls the calling process, which leads a session that has none.
 pub fn control(slave: BorrowedFd) -> Result<(), Errno> {
     // SAFETY: TIOCSCTTY takes an integer.
-    Errno::result(unsafe { libc::ioctl(slave.as_raw_fd(), libc::TIOCSCTTY, 0) }).map(drop)
+    #[allow(clippy::useless_conversion)] // Its type differs between systems.
+    Errno::result(unsafe { libc::ioctl(slave.as_raw_fd(), libc::TIOCSCTTY.into(), 0) }).map(drop)
 }
 
 /// Where the terminal takes whole lines, one such byte ends the line begun, if there is one, and only the next ends the input.
@@ -107,23 +110,12 @@ fn end_of_input(byte: u8, by_lines: bool, last: Option<u8>) -> Vec<u8> {
     vec![byte; 1 + usize::from(amid_a_line)]
 }
 
-/// By the master itself where the kernel can do that (Linux 4.13): in a container, `/dev/pts` may be another one's, or none.
-fn open_slave(master: &PtyMaster) -> Result<OwnedFd, Errno> {
-    let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
-    // SAFETY: TIOCGPTPEER takes flags as `open` does, and returns a new descriptor or -1.
-    let slave = unsafe { libc::ioctl(master.as_raw_fd(), libc::TIOCGPTPEER, flags.bits()) };
-    if slave >= 0 {
-        // SAFETY: the kernel has just given us this descriptor, and nobody else knows it.
-        return Ok(unsafe { OwnedFd::from_raw_fd(slave) });
-    }
-    open(ptsname_r(master)?.as_str(), flags, Mode::empty())
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::io::{Read, Write};
 
-    use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+    use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
 
     use super::*;
 

@@ -74,17 +74,29 @@ mod own {
         block
     }
 
-    // SAFETY: the C library defines it, as an array that ends with a null pointer.
-    unsafe extern "C" {
-        static environ: *const *const c_char;
+    #[cfg(not(target_os = "macos"))]
+    fn variables() -> *const *const c_char {
+        // SAFETY: the C library defines it, as an array that ends with a null pointer.
+        unsafe extern "C" {
+            static environ: *const *const c_char;
+        }
+        // SAFETY: read as a whole.
+        unsafe { environ }
+    }
+
+    /// A library has no other way to it there.
+    #[cfg(target_os = "macos")]
+    fn variables() -> *const *const c_char {
+        // SAFETY: the C library's own, and never null.
+        unsafe { (*nix::libc::_NSGetEnviron()).cast_const().cast() }
     }
 
     /// One variable of the process, as `KEY=value`. `std::env::vars_os` would copy each twice.
     fn variable(index: usize) -> Option<&'static CStr> {
-        // SAFETY: `environ` is an array that ends with a null pointer, and so far there was none. Only the thread that is
+        // SAFETY: it is an array that ends with a null pointer, and so far there was none. Only the thread that is
         // calling us changes it: JS code, on Node's main thread.
         unsafe {
-            let start = environ.as_ref().map(|first| std::ptr::from_ref(first).add(index))?;
+            let start = variables().as_ref().map(|first| std::ptr::from_ref(first).add(index))?;
             (*start).as_ref().map(|text| CStr::from_ptr(text))
         }
     }

@@ -13,6 +13,12 @@ use crate::keeper::channel;
 use crate::keeper::protocol::{MAX_FDS, Slot};
 use crate::pty::{Pair, Relay};
 
+/// To enter a directory one need not be allowed to read it.
+#[cfg(target_os = "linux")]
+const TO_ENTER: OFlag = OFlag::O_PATH;
+#[cfg(target_os = "macos")]
+const TO_ENTER: OFlag = OFlag::from_bits_retain(nix::libc::O_SEARCH);
+
 /// The command's descriptors, both ends.
 pub struct Plumbing {
     /// The command's working directory; `None` to leave it where its blank is.
@@ -52,7 +58,7 @@ impl Plumbing {
                 // Made when the run was postponed, and closed by whoever has made it.
                 (None, duplicate(*fd).map_err(LaunchError::refused)?)
             } else {
-                let (ours, theirs) = channel::pair().map_err(LaunchError::refused)?;
+                let (ours, theirs) = channel::stream_pair().map_err(LaunchError::refused)?;
                 (Some(ours), theirs)
             };
             streams.push(stream);
@@ -67,6 +73,7 @@ impl Plumbing {
             Errno::EMFILE | Errno::ENFILE => LaunchError::refused(errno),
             errno => LaunchError::NoTerminal(errno),
         })?;
+        channel::tame(&output);
         let sent = vec![pair.slave().as_raw_fd(); 3];
         let relay = Some(Relay { pair, input, output });
         Ok(Self { directory: None, slots: vec![Slot::Sent; 3], sent, streams, _theirs: Vec::new(), relay })
@@ -86,7 +93,7 @@ impl Plumbing {
                     (Slot::Sent, None)
                 }
                 Stdio::Pipe => {
-                    let (our_end, their_end) = channel::pair().map_err(LaunchError::refused)?;
+                    let (our_end, their_end) = channel::stream_pair().map_err(LaunchError::refused)?;
                     sent.push(their_end.as_raw_fd());
                     theirs.push(their_end);
                     (Slot::Sent, Some(our_end))
@@ -104,7 +111,7 @@ impl Plumbing {
 /// A bot that has dropped its privileges may be in a directory that it could not enter now. Then its zygote, which was
 /// started after that, is in the same one, and so is the blank: it need not go anywhere.
 fn open_directory(cwd: Option<&str>) -> Result<Option<OwnedFd>, Errno> {
-    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let flags = TO_ENTER | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let Some(path) = cwd else {
         return match open(".", flags, Mode::empty()) {
             Err(Errno::EACCES) => Ok(None),
@@ -126,7 +133,7 @@ pub fn end_stream(fd: RawFd) -> Result<(), Errno> {
 
 /// Two ends of a new stream: ours, and the command's. It goes both ways, whichever descriptor of the command it is for.
 pub fn stream_pair(_index: usize) -> Result<(OwnedFd, OwnedFd), Errno> {
-    channel::pair()
+    channel::stream_pair()
 }
 
 /// What names a stream.

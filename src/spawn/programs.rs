@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::fcntl::{AT_FDCWD, AtFlags};
+use nix::libc;
 use nix::sys::stat::{SFlag, fstatat};
 use nix::unistd::{AccessFlags, faccessat};
 
@@ -23,8 +24,8 @@ const SAFE_LENGTH: usize = 96 << 10;
 /// One state of one file. Writing to it changes the times, replacing it the inode.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Program {
-    device: u64,
-    inode: u64,
+    device: libc::dev_t,
+    inode: libc::ino_t,
     modified: (i64, i64),
     changed: (i64, i64),
 }

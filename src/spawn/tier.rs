@@ -37,7 +37,7 @@ pub fn order(limits: Limits, base: &Result<Base, WhyNot>) -> Result<InCgroup, Tr
     }
 }
 
-#[cfg(all(unix, test))]
+#[cfg(all(target_os = "linux", test))]
 mod tests {
     use super::*;
 

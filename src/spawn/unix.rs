@@ -103,7 +103,8 @@ impl Launcher {
             env: &env,
             uid: launch.uid,
             gid: launch.gid,
-            umask,
+            #[allow(clippy::useless_conversion)] // Its type differs between systems.
+            umask: umask.into(),
             directory: plumbing.directory.is_some(),
             terminal: plumbing.relay.is_some(),
             stdio: plumbing.slots,

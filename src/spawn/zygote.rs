@@ -24,7 +24,7 @@ use crate::runtime;
 /// A loaded machine may take its time to run a small program, but not for ever.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// How often a zygote that has been let go is looked at, where a kernel cannot tell of its end.
+/// How often a zygote that has been let go is looked at, where its end is not told, or not to the moment.
 const REAP_EVERY: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]
@@ -82,7 +82,7 @@ impl Origin {
         let mut request = [ORPHANS, 0, 0, 0, 0];
         request[1..].copy_from_slice(&self.keeper.to_le_bytes());
         // Not sent is as good as ended: our own copy of the other end goes either way.
-        let _ = channel::send_all(&*self.zygote, &request, &[theirs.as_raw_fd()]);
+        let _ = channel::send_message(&*self.zygote, &request, &[theirs.as_raw_fd()]);
         Ok(ours)
     }
 }
@@ -116,7 +116,7 @@ impl Zygote {
     /// Orders keepers until so many are on their way or waiting.
     pub fn stock_up(&mut self, count: usize) -> Result<(), Errno> {
         while self.ordered < count {
-            channel::send_all(&*self.socket, &[FORK], &[])?;
+            channel::send_message(&*self.socket, &[FORK], &[])?;
             self.ordered += 1;
         }
         Ok(())
@@ -143,10 +143,10 @@ impl Zygote {
         request.extend(protocol::payload(&order).map_err(|_| Errno::EINVAL)?);
         // Answered over a socket of its own, as those that were ordered ahead come over the other.
         let (answers, theirs) = channel::message_pair()?;
-        channel::send_all(&*self.socket, &request, &[theirs.as_raw_fd()])?;
+        channel::send_message(&*self.socket, &request, &[theirs.as_raw_fd()])?;
         drop(theirs);
         let (mut errno, mut fds) = ([0; 4], Vec::with_capacity(2));
-        let received = channel::receive_within(&answers, &mut errno, &mut fds, LIMIT);
+        let received = channel::receive_message_within(&answers, &mut errno, &mut fds, LIMIT);
         self.forked(received, errno, fds)
     }
 
@@ -175,7 +175,7 @@ impl Zygote {
     }
 
     fn receive(&self, buffer: &mut [u8], fds: &mut Vec<OwnedFd>) -> Result<usize, Errno> {
-        channel::receive_within(&*self.socket, buffer, fds, LIMIT)
+        channel::receive_message_within(&*self.socket, buffer, fds, LIMIT)
     }
 }
 
@@ -236,17 +236,16 @@ impl Drop for Zygote {
 }
 
 async fn reap(mut process: Child, pid: i32) -> Option<()> {
-    let Some(pidfd) = Pin::open(pid).ok()?.into_pollable() else {
-        // Nothing tells on this kernel, and nobody is in a hurry.
-        while process.try_wait().ok()?.is_none() {
-            tokio::time::sleep(REAP_EVERY).await;
-        }
-        return Some(());
-    };
-    // SAFETY: the descriptor is owned by what is registered.
-    let ended = unsafe { AsyncFd::register(pidfd) }.ok()?;
-    let _ = ended.readable().await.ok()?;
-    process.try_wait().ok().map(drop)
+    if let Some(pidfd) = Pin::open(pid).ok()?.into_pollable() {
+        // SAFETY: the descriptor is owned by what is registered.
+        let ended = unsafe { AsyncFd::register(pidfd) }.ok()?;
+        let _ = ended.readable().await.ok()?;
+    }
+    // Where nothing tells, or tells a moment too early, nobody is in a hurry.
+    while process.try_wait().ok()?.is_none() {
+        tokio::time::sleep(REAP_EVERY).await;
+    }
+    Some(())
 }
 
 /// Runs the keeper's executable with `socket` as its standard input. Posix_spawn underneath: the bot does not fork.

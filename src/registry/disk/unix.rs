@@ -2,10 +2,10 @@
 
 use std::fs::{DirBuilder, File, Metadata, OpenOptions, TryLockError};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use nix::unistd::geteuid;
 
@@ -86,7 +86,8 @@ pub fn lock_byte(file: &File, at: i64) -> io::Result<bool> {
     range.l_type = libc::F_WRLCK as libc::c_short;
     range.l_whence = libc::SEEK_SET as libc::c_short;
     (range.l_start, range.l_len) = (at, 1);
-    match fcntl(file, FcntlArg::F_OFD_SETLK(&range)) {
+    // SAFETY: F_OFD_SETLK reads one flock, which lives here.
+    match Errno::result(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const range) }) {
         Ok(_) => Ok(true),
         Err(Errno::EAGAIN | Errno::EACCES) => Ok(false),
         Err(errno) => Err(errno.into()),
@@ -95,7 +96,12 @@ pub fn lock_byte(file: &File, at: i64) -> io::Result<bool> {
 
 /// As long as it is open the kernel does not free its pages, which takes a while if they are many.
 pub fn hold(path: &Path) -> Option<File> {
-    OpenOptions::new().read(true).custom_flags(FLAGS | libc::O_PATH).open(path).ok()
+    /// Whatever it is, it is not looked into.
+    #[cfg(target_os = "linux")]
+    const UNSEEN: i32 = libc::O_PATH;
+    #[cfg(target_os = "macos")]
+    const UNSEEN: i32 = libc::O_EVTONLY;
+    OpenOptions::new().read(true).custom_flags(FLAGS | UNSEEN).open(path).ok()
 }
 
 pub fn errno_of(error: &io::Error) -> Errno {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::libc;
-use nix::sys::socket::{MsgFlags, Shutdown, send, shutdown};
+use nix::sys::socket::{Shutdown, shutdown};
 use tokio::io::unix::AsyncFd;
 
 use crate::contain::ProcessInfo;
@@ -37,8 +37,7 @@ impl Line {
     /// Never waits: a keeper always reads, so a full socket means that somebody has stopped it.
     pub fn ask(&self, request: &Request) -> Result<(), Errno> {
         let frame = protocol::encode(request).map_err(|_| Errno::EINVAL)?;
-        let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
-        send(self.control.as_raw_fd(), &frame, flags).map(drop)
+        channel::send_now(&self.control, &frame).map(drop)
     }
 
     /// To the root. That it did not arrive is told later.

@@ -1,0 +1,419 @@
+//! The tree as its keeper follows it where nobody's descendants come back to it: by everybody's forks and exits.
+//!
+//! The kernel tells of each fork and each exit of a member (`kqueue`), and each makes us look at all processes. Who is a member
+//! is decided by [`members`]. What can be missed: somebody who is forked, leaves its session, and loses its parent, all between a fork
+//! and our look, and does not show the run's cookie either, because it has cleared its environment or is a program of the system's own, of
+//! which the kernel hides it.
+//!
+//! The root is our child. Its number, and with it its group's and its session's, is nobody else's while we keep its zombie. Everybody else
+//! is signalled by identity, see [`crate::identity::Pin`].
+
+use std::collections::{HashMap, HashSet};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::libc;
+use nix::poll::{PollFd, PollFlags};
+
+use super::cgroup::Cgroup;
+use super::members::{Members, Seen};
+use super::shell::Asking;
+use super::wait::{kill, wait_for, wait_for_leaving};
+use super::{ProcessInfo, SIGCONT, SIGKILL, Usage, cookie};
+use crate::identity::macos::{Happened, Queue, everybody, task};
+use crate::identity::stat::Stat;
+use crate::identity::{ProcessRef, read_stat};
+use crate::run::ExitStatus;
+
+/// Looks in a row, as long as each finds somebody new.
+const LOOKS: usize = 16;
+
+/// Looks for newcomers before everybody is killed all the same.
+const FREEZES: usize = 8;
+
+/// A tree that forks all the while costs us one part in so many of a processor, and each look may wait so long for that.
+const SHARE: u32 = 4;
+const LONGEST_PAUSE: Duration = Duration::from_millis(5);
+
+/// How long somebody may take from its exit to being a zombie before we look again, and how long a look that failed is put off.
+const MOMENT: Duration = Duration::from_micros(500);
+const PUT_OFF: Duration = Duration::from_millis(10);
+
+/// Nobody's descendants come back here.
+#[allow(clippy::unnecessary_wraps)] // Elsewhere the kernel is asked to see to that.
+pub fn become_subreaper() -> Result<(), Errno> {
+    Ok(())
+}
+
+/// The tree that has the given root.
+#[derive(Debug)]
+pub struct Tree {
+    me: i32,
+    root: i32,
+    root_start: u64,
+    run_id: Option<String>,
+    queue: Queue,
+    members: Members,
+    /// Members of which the kernel has said that they exit, by number.
+    leaving: HashSet<i32>,
+    /// Whose environment was read, and shows no cookie of ours.
+    strangers: HashSet<(i32, u64)>,
+    status: Option<ExitStatus>,
+    /// Once the root has been waited for, its number, and with it the group's, may belong to somebody else.
+    root_reaped: bool,
+    /// Somebody has gone since this was last asked for.
+    shrunk: bool,
+    unfinished: bool,
+    /// Nothing that happens is of interest any more.
+    over: bool,
+    not_before: Instant,
+    /// What members had used when somebody last asked, those that are gone included.
+    used: HashMap<(i32, u64), u64>,
+    /// Somebody at a terminal was asked to end, and may be a shell that did not hear it.
+    asking: Option<Asking>,
+}
+
+/// What the kernel has told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Heard {
+    Nothing,
+    Forks,
+    Exits,
+}
+
+impl Tree {
+    /// `root` must be an unreaped child of the calling process. There is no cgroup that it could be in.
+    pub fn new(root: i32, _cgroup: Option<Cgroup>) -> Result<Self, Errno> {
+        let me = nix::unistd::getpid().as_raw();
+        let queue = Queue::new()?;
+        // Dead already is as good: then the first look finds its zombie.
+        let _ = queue.watch(root);
+        let stat = read_stat(root)?;
+        Ok(Self {
+            me,
+            root,
+            root_start: stat.start,
+            run_id: None,
+            queue,
+            members: Members::new(me, &stat),
+            leaving: HashSet::new(),
+            strangers: HashSet::new(),
+            status: None,
+            root_reaped: false,
+            shrunk: false,
+            unfinished: false,
+            over: false,
+            not_before: Instant::now(),
+            used: HashMap::new(),
+            asking: None,
+        })
+    }
+
+    /// The run whose cookie its members carry.
+    pub fn expect_carriers(&mut self, run_id: &str) {
+        self.run_id = Some(run_id.to_owned());
+    }
+
+    /// To be polled among others. Ready until [`Tree::reap`] has looked.
+    pub fn changes(&self) -> Option<PollFd<'_>> {
+        (!self.over).then(|| PollFd::new(self.queue.as_fd(), PollFlags::POLLIN))
+    }
+
+    /// There is none; but from here on nobody looks any more.
+    pub fn remove_cgroup(&mut self) {
+        self.over = true;
+    }
+
+    /// How the root ended, once [`Tree::reap`] has seen it.
+    pub fn root_status(&self) -> Option<ExitStatus> {
+        self.status
+    }
+
+    /// Whether members have gone since this was last asked.
+    pub fn has_shrunk(&mut self) -> bool {
+        std::mem::take(&mut self.shrunk)
+    }
+
+    /// Whether [`Tree::reap`] has stopped before it was through.
+    pub fn needs_another_look(&self) -> bool {
+        self.unfinished
+    }
+
+    /// Takes note of who has come and gone. True if nothing is left of the tree but the root's zombie, which stays.
+    ///
+    /// That nobody is left takes two looks: a carrier of the cookie that is just being executed shows no environment for a moment.
+    pub fn reap(&mut self) -> bool {
+        self.unfinished = false;
+        if self.hear() == Heard::Forks {
+            self.pace();
+        }
+        // Before the look: then it is a zombie in it.
+        self.look_at_root();
+        let Ok(seen) = self.look() else { return self.put_off(PUT_OFF) };
+        if self.status.is_none() || self.has_living(&seen) {
+            // Nobody tells when somebody who exits has become a zombie.
+            return if self.is_somebody_leaving(&seen) { self.put_off(MOMENT) } else { false };
+        }
+        self.strangers.clear();
+        match self.look() {
+            Ok(seen) => !self.has_living(&seen),
+            Err(_) => self.put_off(PUT_OFF),
+        }
+    }
+
+    fn put_off(&mut self, pause: Duration) -> bool {
+        std::thread::sleep(pause);
+        self.unfinished = true;
+        false
+    }
+
+    /// Lets go of the root's zombie, to be called when nothing else is left. We have no other child.
+    pub fn release_root(&mut self) -> bool {
+        if !self.root_reaped {
+            wait_for(self.root, 0);
+            self.root_reaped = true;
+        }
+        true
+    }
+
+    /// Signals the root alone, as `ChildProcess.kill` does.
+    pub fn signal_root(&self, signal: i32) -> Result<(), Errno> {
+        if self.root_reaped { Err(Errno::ESRCH) } else { kill(self.root, signal) }
+    }
+
+    /// Members that have left the root's session.
+    pub fn escaped(&mut self) -> Vec<ProcessInfo> {
+        let why = "left the run's session and outlived its root";
+        self.strangers.clear();
+        let living = self.living();
+        // A bot below us that has just exited leaves keepers of its own, which are about to go.
+        let left = living.iter().filter(|stat| stat.session != self.root && stat.comm != crate::keeper::NAME);
+        left.map(|stat| info(stat, why)).collect()
+    }
+
+    /// What is left after everything was tried, each with the reason.
+    pub fn survivors(&mut self) -> Vec<ProcessInfo> {
+        match self.look() {
+            Ok(seen) => {
+                let living = self.members.living(&seen);
+                living
+                    .into_iter()
+                    .map(|stat| match process(stat).signal(0) {
+                        Err(Errno::EPERM) => {
+                            info(stat, "not permitted to signal it (EPERM): it runs as another user")
+                        }
+                        _ => info(stat, "still there after SIGKILL"),
+                    })
+                    .collect()
+            }
+            Err(errno) => vec![ProcessInfo {
+                pid: self.root,
+                start: self.root_start,
+                command: String::new(),
+                why: format!("what is left of the run could not be looked for: {errno}"),
+            }],
+        }
+    }
+
+    /// What the tree uses: one look at its members. Of those that are gone the time is what it was when somebody last asked.
+    pub fn usage(&mut self) -> Usage {
+        let living = self.living();
+        let mut rss_bytes = 0;
+        for stat in &living {
+            if let Some(task) = task(stat.pid) {
+                rss_bytes += task.resident_bytes;
+                self.used.insert((stat.pid, stat.start), task.cpu_ms);
+            }
+        }
+        Usage {
+            processes: u32::try_from(living.len()).unwrap_or(u32::MAX),
+            cpu_ms: self.used.values().sum(),
+            rss_bytes,
+        }
+    }
+
+    /// Asks every member to end: `signal`, then SIGCONT so that a stopped one hears it. Each gets it once: the
+    /// group as a group, the others one by one. Who is deaf to it has its turn in [`Tree::ask_shells`].
+    pub fn terminate(&mut self, signal: i32) {
+        let living = self.living();
+        self.asking = Asking::of(&living.iter().collect::<Vec<_>>(), signal);
+        self.send(&living, signal);
+        self.send(&living, SIGCONT);
+    }
+
+    /// Whether [`Tree::ask_shells`] has something to wait for.
+    pub fn awaits_shells(&self) -> bool {
+        self.asking.is_some()
+    }
+
+    /// See [`Asking::again`].
+    pub fn ask_shells(&mut self) {
+        let Some(mut asking) = self.asking.take() else { return };
+        let living = self.living();
+        asking.again(&living.iter().collect::<Vec<_>>(), |stat, signal| drop(process(stat).signal(signal)));
+        self.asking = Some(asking);
+    }
+
+    /// One pass of SIGKILL over everything there is.
+    ///
+    /// Stop first, kill second: a member that forks and is killed leaves a child that nothing leads to when we look again. A stopped one
+    /// does not fork, and is still there to lead to what it forked before. When a look finds nobody new, that is everybody.
+    pub fn kill(&mut self) {
+        let mut stopped = HashSet::new();
+        for _ in 0..FREEZES {
+            let living = self.living();
+            if living.iter().filter(|stat| stopped.insert((stat.pid, stat.start))).count() == 0 {
+                break;
+            }
+            self.send(&living, libc::SIGSTOP);
+        }
+        let living = self.living();
+        self.send(&living, SIGKILL);
+    }
+
+    /// The group as a group, which no fork can slip through, and then the others, the youngest first: a parent's death wakes the stopped
+    /// ones among its children's groups.
+    fn send(&self, living: &[Stat], signal: i32) {
+        if !self.root_reaped {
+            let _ = kill(-self.root, signal);
+        }
+        let mut others: Vec<_> =
+            living.iter().filter(|stat| self.root_reaped || stat.pgrp != self.root).collect();
+        others.sort_by_key(|stat| std::cmp::Reverse(stat.start));
+        for stat in others {
+            // Gone meanwhile is what we want; not permitted shows up among the survivors.
+            let _ = process(stat).signal(signal);
+        }
+    }
+
+    /// The members that live. If nobody can be looked at, those of the group are reached all the same.
+    fn living(&mut self) -> Vec<Stat> {
+        let Ok(seen) = self.look() else { return Vec::new() };
+        self.members.living(&seen).into_iter().cloned().collect()
+    }
+
+    fn has_living(&self, seen: &Seen) -> bool {
+        !self.members.living(seen).is_empty()
+    }
+
+    fn is_somebody_leaving(&self, seen: &Seen) -> bool {
+        self.members.living(seen).iter().any(|stat| self.leaving.contains(&stat.pid))
+    }
+
+    /// Takes what the kernel has told. A fork needs no more than the look that follows.
+    fn hear(&mut self) -> Heard {
+        let mut heard = Heard::Nothing;
+        while let Ok(events) = self.queue.take(Some(Duration::ZERO))
+            && !events.is_empty()
+        {
+            for event in events {
+                heard = heard.max(if let Happened::Exited(_) = event { Heard::Exits } else { Heard::Forks });
+                if let Happened::Exited(pid) = event
+                    && self.members.has_number(pid)
+                {
+                    self.leaving.insert(pid);
+                }
+            }
+        }
+        heard
+    }
+
+    /// A tree that does nothing but fork must not make us do nothing but look.
+    fn pace(&self) {
+        std::thread::sleep(self.not_before.saturating_duration_since(Instant::now()).min(LONGEST_PAUSE));
+    }
+
+    /// Looks at all processes until nobody new turns up, with everybody who has watched from then on: who was forked before that is
+    /// found by the next look, who is forked later is told.
+    fn look(&mut self) -> Result<Seen, Errno> {
+        let began = Instant::now();
+        let mut seen = self.look_once()?;
+        for _ in 1..LOOKS {
+            if !self.admit_newcomers(&seen) {
+                break;
+            }
+            seen = self.look_once()?;
+        }
+        let ended = Instant::now();
+        self.not_before = ended + (ended - began) * SHARE;
+        Ok(seen)
+    }
+
+    fn look_once(&mut self) -> Result<Seen, Errno> {
+        let seen: Seen = everybody()?.into_iter().map(|stat| (stat.pid, stat)).collect();
+        for gone in self.members.forget_the_gone(&seen) {
+            self.leaving.remove(&gone);
+            // The root's own end is told by its status.
+            self.shrunk |= gone != self.root;
+        }
+        Ok(seen)
+    }
+
+    fn admit_newcomers(&mut self, seen: &Seen) -> bool {
+        let mut carried = Vec::new();
+        let claims = {
+            let looked_at = std::cell::RefCell::new(&mut carried);
+            self.members.claims(seen, !self.root_reaped, |stat| {
+                let carries = self.carries(stat, seen);
+                if !carries {
+                    looked_at.borrow_mut().push((stat.pid, stat.start));
+                }
+                carries
+            })
+        };
+        let mut is_any_new = false;
+        for claim in claims {
+            // Watched first, looked at second: if it is still the one that was seen, that is who is watched. Who cannot be watched is a
+            // member all the same.
+            let watched = self.queue.watch(claim.stat.pid);
+            let is_there =
+                read_stat(claim.stat.pid).is_ok_and(|now| now.start == claim.stat.start && !now.is_dead());
+            if is_there && watched != Err(Errno::ESRCH) {
+                self.members.admit(claim.stat);
+                is_any_new = true;
+            }
+        }
+        self.strangers.retain(|(pid, start)| seen.get(pid).is_some_and(|stat| stat.start == *start));
+        self.strangers.extend(carried);
+        is_any_new
+    }
+
+    /// Whether it carries the run's cookie, and not because another bot has chosen the same id: then another keeper, which is not itself
+    /// part of the run, is above it. Who was there before the run cannot have inherited it.
+    fn carries(&self, stat: &Stat, seen: &Seen) -> bool {
+        let Some(run_id) = &self.run_id else { return false };
+        if stat.start < self.root_start || self.strangers.contains(&(stat.pid, stat.start)) {
+            return false;
+        }
+        let shows =
+            |stat: &Stat| cookie::carried_by(stat).is_ok_and(|runs| runs.iter().any(|run| run == run_id));
+        let keeps = |above: &Stat| above.comm == crate::keeper::NAME && !shows(above);
+        shows(stat) && !line(stat, seen).take_while(|above| above.pid != self.me).any(keeps)
+    }
+
+    /// How the root has ended, if it has.
+    fn look_at_root(&mut self) {
+        if self.status.is_some() || self.root_reaped {
+            return;
+        }
+        self.status = if self.leaving.contains(&self.root) {
+            wait_for_leaving(self.root, libc::WNOWAIT)
+        } else {
+            wait_for(self.root, libc::WNOWAIT)
+        };
+    }
+}
+
+/// Who is above a process, as they were seen. Stale links may lead in a circle, which ends.
+fn line<'a>(stat: &'a Stat, seen: &'a Seen) -> impl Iterator<Item = &'a Stat> {
+    std::iter::successors(seen.get(&stat.ppid), |above| seen.get(&above.ppid)).take(seen.len())
+}
+
+fn process(stat: &Stat) -> ProcessRef {
+    ProcessRef::known(stat.pid, stat.start)
+}
+
+fn info(stat: &Stat, why: &str) -> ProcessInfo {
+    ProcessInfo { pid: stat.pid, start: stat.start, command: stat.comm.clone(), why: why.to_owned() }
+}

@@ -1,0 +1,68 @@
+//! macOS: a zygote's children are its keepers and nobody else. What a killed keeper leaves goes to launchd, and is found from outside.
+
+use std::collections::HashSet;
+
+use super::SIGCONT;
+use super::wait::{has_stopped, kill, wait_for};
+use crate::run::ExitStatus;
+
+/// The zygote's children.
+#[derive(Debug)]
+pub struct Family {
+    /// Keepers that were not waited for: nobody else can have their numbers.
+    keepers: HashSet<i32>,
+}
+
+impl Family {
+    pub fn mine() -> Self {
+        Self { keepers: HashSet::new() }
+    }
+
+    /// A keeper that was just forked.
+    pub fn add(&mut self, keeper: i32) {
+        self.keepers.insert(keeper);
+    }
+
+    pub fn has_keepers(&self) -> bool {
+        !self.keepers.is_empty()
+    }
+
+    pub fn has_keeper(&self, keeper: i32) -> bool {
+        self.keepers.contains(&keeper)
+    }
+
+    #[allow(clippy::unused_self)] // Elsewhere they come to us.
+    pub fn has_orphans(&self) -> bool {
+        false
+    }
+
+    /// Collects whoever has ended, and lets whoever was stopped go on: a command can stop its keeper. True if a keeper did not
+    /// end as if all were well.
+    pub fn reap(&mut self) -> bool {
+        let mut left_something = false;
+        self.keepers.retain(|&keeper| match wait_for(keeper, 0) {
+            Some(status) => {
+                left_something |= status != ExitStatus::Code(0);
+                false
+            }
+            None => true,
+        });
+        for &keeper in self.keepers.iter().filter(|&&keeper| has_stopped(keeper)) {
+            let _ = kill(keeper, SIGCONT);
+        }
+        left_something
+    }
+
+    /// Lets all keepers go on.
+    pub fn wake_keepers(&self) {
+        for &keeper in &self.keepers {
+            let _ = kill(keeper, SIGCONT);
+        }
+    }
+
+    #[allow(clippy::unused_self)] // As above.
+    pub fn terminate_orphans(&self, _signal: i32) {}
+
+    #[allow(clippy::unused_self)] // As above.
+    pub fn kill_orphans(&self) {}
+}
