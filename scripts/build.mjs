@@ -16,7 +16,7 @@ import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { generateTypeDef } from '@napi-rs/cli'
 import { writeEsmEntries } from './esm-entries.mjs'
-import { bin, isWindows, root, run } from './tools.mjs'
+import { bin, isMacos, isWindows, root, run } from './tools.mjs'
 
 const quiet = process.argv.includes('--quiet') ? ['--quiet'] : []
 const native = join(root, 'native')
@@ -44,8 +44,13 @@ async function buildAddon() {
   run('cargo', ['rustc', '--lib', '--crate-type', 'cdylib', ...features, ...quiet], { env })
   const { dts } = await generateTypeDef({ typeDefDir: types, cwd: root })
   writeFileSync(join(native, 'binding.d.ts'), dts)
-  const library = isWindows ? 'spawn_owned.dll' : 'libspawn_owned.so'
-  install(join(root, 'target', target, 'release', library), 'spawn-owned.node')
+  install(join(root, 'target', target, 'release', library()), 'spawn-owned.node')
+}
+
+/** What Cargo calls it. */
+function library() {
+  if (isWindows) return 'spawn_owned.dll'
+  return isMacos ? 'libspawn_owned.dylib' : 'libspawn_owned.so'
 }
 
 /** Replaced, not overwritten: who runs it keeps its own file. */
@@ -69,7 +74,7 @@ function moveAway(place) {
 }
 
 /**
- * The keeper is linked statically where the C library allows it: it starts faster, and one file serves every libc.
+ * The keeper is linked statically where the C library allows it (macOS never does): it starts faster, and one file serves every libc.
  * Flags that would apply to build scripts and macros too need an explicit target to apply to the program only.
  */
 function buildKeeper() {
@@ -81,11 +86,13 @@ function buildKeeper() {
       `${process.env.RUSTFLAGS ?? ''} -C target-feature=+crt-static -C relocation-model=static`.trim(),
   }
   // Its one warning, that a static library cannot be an addon too, is of no interest; its errors show in the second try.
-  const linked = spawnSync('cargo', args, { cwd: root, env, stdio: 'ignore' })
-  if (linked.status !== 0) {
-    console.warn(
-      'The keeper cannot be linked statically here; building it with the shared C library instead.',
-    )
+  const isLinked = !isMacos && spawnSync('cargo', args, { cwd: root, env, stdio: 'ignore' }).status === 0
+  if (!isLinked) {
+    if (!isMacos) {
+      console.warn(
+        'The keeper cannot be linked statically here; building it with the shared C library instead.',
+      )
+    }
     run('cargo', args)
   }
   install(join(root, 'target', target, 'keeper', 'spawn-owned-keeper'), 'spawn-owned-keeper')

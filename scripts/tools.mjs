@@ -5,6 +5,7 @@ import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 export const isWindows = process.platform === 'win32'
+export const isMacos = process.platform === 'darwin'
 
 /** The repository's root. */
 export const root = dirname(dirname(fileURLToPath(import.meta.url)))

@@ -16,7 +16,7 @@ export type NativeRegistry = Binding.Registry
 function* candidates(): Generator<string> {
   const local = join(__dirname, '..', 'native')
   // What was built on another system lies beside what is for that system.
-  if (process.platform === 'win32') yield join(local, `win32-${process.arch}`)
+  if (process.platform !== 'linux') yield join(local, `${process.platform}-${process.arch}`)
   yield local
   for (const name of platformPackages()) {
     try {
