@@ -21,7 +21,7 @@ import {
   until,
 } from './support/bots.mjs'
 import { program, shellScript } from './support/fixtures.mjs'
-import { treeNamed } from './support/hostile-trees.mjs'
+import { elusiveTree, treeNamed, treeOptions } from './support/hostile-trees.mjs'
 import {
   ENDS_WITH_PARENT,
   isWindows,
@@ -38,7 +38,7 @@ const options = { timeout: 120_000 }
 const together = { timeout: 600_000, concurrency: 3 }
 
 /** A run that is to be kept, standing, of a bot that lives. */
-async function keeping(t, { tree = treeNamed('cleared-environment'), path, bot, ...more } = {}) {
+async function keeping(t, { tree = elusiveTree(), path, bot, ...more } = {}) {
   path ??= freshRegistry()
   bot ??= await startBot(t, path)
   const witness = openWitness(t)
@@ -82,7 +82,7 @@ describe("onOwnerExit: 'keep'", together, () => {
   for (const tree of ['cleared-environment', 'half-setsid', 'hydra'].map(treeNamed)) {
     test(
       `survives the SIGKILL of its bot, whole, and can be adopted and cancelled: ${tree.name}`,
-      options,
+      treeOptions(tree, options),
       async (t) => {
         const { next, path, pid, runId, witness } = await kept(t, { tree })
         assertAlive(witness)

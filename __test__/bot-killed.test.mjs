@@ -5,7 +5,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { after, describe, test } from 'node:test'
 import { script } from './support/fixtures.mjs'
-import { hostileTrees, missingTrees, treeNamed } from './support/hostile-trees.mjs'
+import { hostileTrees, missingTrees, treeNamed, treeOptions } from './support/hostile-trees.mjs'
 import { instant, randomFor, seed } from './support/random.mjs'
 import { notUnderWine, WINE_CANNOT_ASK, WINE_LETS_SLIP } from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
@@ -70,7 +70,7 @@ describe('a bot SIGKILLed at random instants leaves nothing of', { concurrency: 
     })
   }
 
-  for (const { name, posix } of missingTrees) test(name, { skip: posix })
+  for (const { name, why } of missingTrees) test(name, { skip: why })
 
   after(() => {
     const times = figures.map(({ ms }) => ms).sort((a, b) => a - b)
@@ -96,7 +96,7 @@ describe('a bot leaves nothing behind when it ends by', { concurrency: 2 }, () =
   const options = { timeout: 120_000 }
   for (const { name, end, expected } of endings) {
     for (const tree of ['half-setsid', 'cleared-environment', 'ignores-sigterm'].map(treeNamed)) {
-      test(`${name}: ${tree.name}`, options, async (t) => {
+      test(`${name}: ${tree.name}`, treeOptions(tree, options), async (t) => {
         const witness = openWitness(t)
         const bot = await startBot(t, witness, tree)
         await witness.ready(tree.ready)

@@ -23,8 +23,9 @@ import {
   until,
 } from './support/bots.mjs'
 import { program, script } from './support/fixtures.mjs'
-import { treeNamed } from './support/hostile-trees.mjs'
+import { elusiveTree, treeNamed, treeOptions } from './support/hostile-trees.mjs'
 import {
+  linuxOnly,
   NO_KEEPER,
   NO_NAMESPACES,
   NO_SIGNALS,
@@ -40,7 +41,7 @@ const together = { timeout: 600_000, concurrency: 3 }
 const FOR_EVER = 1e8
 
 /** A run of another bot, which has left its session and cleared its environment; and us, who know but the registry. */
-async function elsewhere(t, { tree = treeNamed('cleared-environment'), path, bot, ...more } = {}) {
+async function elsewhere(t, { tree = elusiveTree(), path, bot, ...more } = {}) {
   path ??= freshRegistry()
   bot ??= await startBot(t, path)
   const witness = openWitness(t)
@@ -122,7 +123,7 @@ describe('from another process, every tree is gone:', together, () => {
     'stopped',
   ]
   for (const tree of names.map(treeNamed)) {
-    test(tree.name, posixOnly(tree.posix, options), async (t) => {
+    test(tree.name, treeOptions(tree, options), async (t) => {
       const run = await elsewhere(t, { tree })
       await assertCancelled(run, await run.here.cancel(run.runId))
     })
@@ -287,7 +288,7 @@ describe('nothing is touched by', together, () => {
     await run.here.cancel(run.runId)
   })
 
-  test('an entry of another namespace', posixOnly(NO_NAMESPACES, options), async (t) => {
+  test('an entry of another namespace', linuxOnly(NO_NAMESPACES, options), async (t) => {
     const run = await elsewhere(t)
     const [record] = run.here.list()
     const elsewhereToo = (token) => altered(token, { ns: 4 })
@@ -307,7 +308,7 @@ describe('in the same process, with the reference lost:', together, () => {
   test('by another supervisor', options, async (t) => {
     const path = freshRegistry()
     const witness = openWitness(t)
-    const tree = treeNamed('cleared-environment')
+    const tree = elusiveTree()
     const [command, args] = tree.command(witness.path)
     const one = supervise(path)
     const run = one.spawnOwned(command, args, { stdio: 'ignore', sessionId: 'lost' })

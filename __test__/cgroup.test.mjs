@@ -31,10 +31,10 @@ import {
 import { program } from './support/fixtures.mjs'
 import { hostileTrees, treeNamed } from './support/hostile-trees.mjs'
 import { assertReport, crashed, crashedAs, kept, owned } from './support/orphans.mjs'
-import { NO_CGROUPS, posixTests } from './support/system.mjs'
+import { linuxTests, NO_CGROUPS } from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
-const { describe, test } = posixTests(NO_CGROUPS)
+const { describe, test } = linuxTests(NO_CGROUPS)
 
 const options = { timeout: 30_000, skip: unavailable }
 const together = { timeout: 60_000, concurrency: 4, skip: unavailable }

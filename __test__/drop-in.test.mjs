@@ -11,12 +11,14 @@ import { join } from 'node:path'
 import { after, describe, test } from 'node:test'
 import { pathToFileURL } from 'node:url'
 import {
+  environCommand,
   facts,
   major,
   output,
   record,
   run,
   same,
+  sameOnLinux,
   sameOnPosix,
   spawn,
   spawnOwned,
@@ -25,12 +27,11 @@ import { program, script } from './support/fixtures.mjs'
 import {
   GRACE_FOR_ALL_MS,
   isWindows,
+  linuxOnly,
   NO_INTERPRETERS,
   NO_PROC,
-  NO_SESSIONS,
   NO_SIGNALS,
   posixOnly,
-  windowsCommand,
 } from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
@@ -95,7 +96,7 @@ describe('takes', () => {
     })
   }
 
-  sameOnPosix(NO_INTERPRETERS)('the directory that the bot has gone to', async (start, t) => {
+  sameOnLinux(NO_PROC)('the directory that the bot has gone to', async (start, t) => {
     t.after(() => process.chdir(home))
     process.chdir(at('a b'))
     const seen = [await output(start, 'pwd'), await output(start, './hello', { cwd: '..' })]
@@ -117,7 +118,7 @@ describe('takes', () => {
 })
 
 describe('gives the command', () => {
-  const ENVIRON = isWindows ? [windowsCommand('environ'), []] : ['/bin/cat', ['/proc/self/environ']]
+  const ENVIRON = environCommand()
   const base = { PATH: process.env.PATH }
   const environments = {
     'nothing but what is given': {},
@@ -192,7 +193,7 @@ describe('gives the command', () => {
 
   test(
     'a session and a group of its own, from the moment we know its pid',
-    posixOnly(NO_SESSIONS, options),
+    linuxOnly(NO_PROC, options),
     async () => {
       for (const more of [{}, { shell: true }, { detached: true }, { detached: false }]) {
         const children = Array.from({ length: 10 }, () => {
@@ -207,7 +208,7 @@ describe('gives the command', () => {
     },
   )
 
-  sameOnPosix(NO_PROC)('every signal as in a fresh process', async (start, t) => {
+  sameOnLinux(NO_PROC)('every signal as in a fresh process', async (start, t) => {
     // Node itself ignores SIGPIPE and SIGXFSZ.
     const caught = ['SIGINT', 'SIGHUP', 'SIGTERM', 'SIGCHLD', 'SIGUSR2']
     for (const signal of caught) process.on(signal, () => {})

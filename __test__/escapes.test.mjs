@@ -19,7 +19,7 @@ import {
 import { standing } from './support/deadlines.mjs'
 import { program } from './support/fixtures.mjs'
 import { treeNamed } from './support/hostile-trees.mjs'
-import { isWindows, NO_SESSIONS, posixOnly } from './support/system.mjs'
+import { isWindows, linuxOnly, NO_PROC, NO_SESSIONS, posixOnly } from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
 const options = { timeout: 120_000 }
@@ -158,7 +158,7 @@ describe('released', together, () => {
 
   test(
     'a descendant without the environment, the group, the session and a parent is left alone',
-    posixOnly(NO_SESSIONS, options),
+    linuxOnly(NO_PROC, options),
     async (t) => {
       const { child, here, runId, witness } = await registered(t, 'cleared-environment', 2)
       const ended = once(child, 'exit')

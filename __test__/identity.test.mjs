@@ -23,7 +23,7 @@ import {
 import { program } from './support/fixtures.mjs'
 import { treeNamed } from './support/hostile-trees.mjs'
 import { namespace, withoutNamespace } from './support/namespace.mjs'
-import { isWindows, NO_PIDFDS, NO_PROC, NO_ZOMBIES, posixOnly } from './support/system.mjs'
+import { isWindows, linuxOnly, NO_PIDFDS, NO_PROC, NO_ZOMBIES, posixOnly } from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
 const options = { timeout: 120_000 }
@@ -37,7 +37,7 @@ function startOf(pid) {
 }
 
 describe('a start token', together, () => {
-  test('is pid, start, PID namespace and boot', posixOnly(NO_PROC, options), () => {
+  test('is pid, start, PID namespace and boot', linuxOnly(NO_PROC, options), () => {
     const boot = readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim()
     const [, ns] = readlinkSync('/proc/self/ns/pid').match(/\[(\d+)\]/)
     const expected = [process.pid, startOf(process.pid), ns, boot].join(':')
@@ -61,7 +61,7 @@ describe('a start token', together, () => {
 
   test(
     'does not believe a name that looks like the rest of the line',
-    posixOnly(NO_PROC, options),
+    linuxOnly(NO_PROC, options),
     async (t) => {
       const { pid } = await bystander(t, { name: 'confusing-comm', processes: 3 })
       assert.match(readFileSync(`/proc/${pid}/comm`, 'utf8'), /\) S 1 \(/)
@@ -80,7 +80,7 @@ describe('a start token', together, () => {
 
   test(
     'of a process whose main thread has ended is one like any other',
-    posixOnly(NO_PROC, options),
+    linuxOnly(NO_PROC, options),
     async (t) => {
       const { pid } = await bystander(t, { name: 'main-thread-exited', processes: 3 })
       const children = execFileSync('cat', [`/proc/${pid}/task/${pid}/children`], { encoding: 'utf8' })
@@ -164,7 +164,7 @@ describe('a start token', together, () => {
 
 // Bots without pidfds, or without signals to groups through them. Their keepers have the same environment.
 for (const list of ['pidfd', 'group', 'pidfd,group']) {
-  describe(`without ${list}`, posixOnly(NO_PIDFDS, together), () => {
+  describe(`without ${list}`, linuxOnly(NO_PIDFDS, together), () => {
     const env = { SPAWN_OWNED_FORCE_FALLBACK: list }
 
     async function owned(t, { tree = treeNamed('half-setsid'), ...more } = {}) {

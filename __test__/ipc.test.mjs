@@ -9,9 +9,18 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { facts, output, record, same, sameOnPosix, spawn, spawnOwned } from './fixtures/side-by-side.mjs'
+import {
+  environCommand,
+  facts,
+  output,
+  record,
+  same,
+  sameOnPosix,
+  spawn,
+  spawnOwned,
+} from './fixtures/side-by-side.mjs'
 import { script } from './support/fixtures.mjs'
-import { isWindows, NO_SHELL, notUnderWine, posixOnly, windowsCommand } from './support/system.mjs'
+import { isLinux, isWindows, NO_SHELL, notUnderWine, posixOnly, windowsCommand } from './support/system.mjs'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const options = { timeout: 20_000 }
@@ -183,8 +192,7 @@ describe('the channel', () => {
   }
 
   same('is announced in the environment', async (start) => {
-    const environ = isWindows ? [windowsCommand('environ'), []] : ['/bin/cat', ['/proc/self/environ']]
-    const child = start(...environ, withChannel({ env: { A: '1' }, serialization: 'advanced' }))
+    const child = start(...environCommand(), withChannel({ env: { A: '1' }, serialization: 'advanced' }))
     const { stdout, log } = await record(child)
     const pairs = stdout.split('\0').slice(0, -1)
     if (isWindows) return [pairs.filter((pair) => !pair.startsWith('SPAWN_OWNED_RUN=')), log.length]
@@ -337,7 +345,7 @@ describe('a helper that cannot be used is an error, and nothing is started:', ()
 })
 
 after(() => {
-  if (isWindows) return
+  if (!isLinux) return
   const children = readdirSync('/proc/self/task').flatMap((thread) =>
     readFileSync(`/proc/self/task/${thread}/children`, 'utf8').split(' ').filter(Boolean),
   )

@@ -7,10 +7,10 @@ import { basename } from 'node:path'
 import { spawnOwned } from 'spawn-owned'
 import { program } from './support/fixtures.mjs'
 import { hostileTrees, treeNamed } from './support/hostile-trees.mjs'
-import { NO_KEEPER, posixTests } from './support/system.mjs'
+import { linuxTests, NO_SUBREAPER } from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
-const { describe, test } = posixTests(NO_KEEPER)
+const { describe, test } = linuxTests(NO_SUBREAPER)
 
 const options = { timeout: 120_000 }
 const COOKIE = 'SPAWN_OWNED_RUN'

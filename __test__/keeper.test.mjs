@@ -19,10 +19,10 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { output, record, spawn, spawnOwned } from './fixtures/side-by-side.mjs'
 import { program, script } from './support/fixtures.mjs'
-import { NO_KEEPER, posixTests } from './support/system.mjs'
+import { linuxTests, NO_PROC } from './support/system.mjs'
 import { openWitness, READY } from './support/witness.mjs'
 
-const { describe, test } = posixTests(NO_KEEPER)
+const { describe, test } = linuxTests(NO_PROC)
 
 const options = { timeout: 20_000 }
 const root = fileURLToPath(new URL('..', import.meta.url))

@@ -21,9 +21,9 @@ import {
   until,
 } from './support/bots.mjs'
 import { script } from './support/fixtures.mjs'
-import { treeNamed } from './support/hostile-trees.mjs'
+import { treeNamed, treeOptions } from './support/hostile-trees.mjs'
 import { assertReport } from './support/orphans.mjs'
-import { NO_FIFOS, NO_KEEPER, posixOnly } from './support/system.mjs'
+import { linuxOnly, NO_KEEPER, NO_SETSID, posixOnly } from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
 const options = { timeout: 120_000 }
@@ -87,7 +87,7 @@ describe('a bot that is an owned run', posixOnly(NO_KEEPER, together), () => {
   for (const name of ['double-fork-daemon', 'half-setsid', 'ignores-sigterm', 'confusing-comm']) {
     test(
       `loses the keeper and the zygote of ${name}: all of it is ended, and that is said`,
-      options,
+      treeOptions(treeNamed(name), options),
       async (t) => {
         const { ask } = await nested(t)
         const { record, runId, witness } = await start(t, ask, treeNamed(name))
@@ -129,7 +129,7 @@ describe('a bot that is an owned run', posixOnly(NO_KEEPER, together), () => {
   })
 })
 
-describe('a bot that lives in an orphaned run', posixOnly(NO_FIFOS, together), () => {
+describe('a bot that lives in an orphaned run', linuxOnly(NO_SETSID, together), () => {
   /**
    * X has a run in which Y is a bot on the same registry, in a session of its own. X, its zygote and its keepers were killed, and the
    * root is gone: only the cookie says that Y, its helpers and its run belong to X's.

@@ -28,6 +28,7 @@ import {
 import { program } from './support/fixtures.mjs'
 import {
   isWindows,
+  linuxOnly,
   NO_PROC,
   NO_STOPPING,
   notUnderWine,
@@ -145,7 +146,7 @@ describe('left alone is', together, () => {
 
   test(
     'one that cannot write because the stream is paused and full',
-    posixOnly(NO_PROC, options),
+    linuxOnly(NO_PROC, options),
     async (t) => {
       const run = await standing(t, flooding, quiet)
       run.child.stdout.pause()

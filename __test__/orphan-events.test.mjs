@@ -17,7 +17,14 @@ import {
 } from './support/bots.mjs'
 import { program } from './support/fixtures.mjs'
 import { crashed, crashedAs, GRACE_MS, kept, mistaken, owned } from './support/orphans.mjs'
-import { isWindows, NO_LINKS, NO_NAMESPACES, NOT_FROM_OUTSIDE, posixOnly } from './support/system.mjs'
+import {
+  isWindows,
+  linuxOnly,
+  NO_LINKS,
+  NO_NAMESPACES,
+  NOT_FROM_OUTSIDE,
+  posixOnly,
+} from './support/system.mjs'
 import { CLEANED_UP } from './support/witness.mjs'
 
 const options = { timeout: 30_000 }
@@ -139,7 +146,7 @@ describe('events and lines', together, () => {
     assertAlive(witness)
   })
 
-  test('of what cannot be proven', posixOnly(NO_NAMESPACES, options), async (t) => {
+  test('of what cannot be proven', linuxOnly(NO_NAMESPACES, options), async (t) => {
     const elsewhere = ({ startToken }) => ({ startToken: altered(startToken, { ns: 1 }) })
     const { next, path, witness } = await mistaken(t, elsewhere)
     const heard = listen(next)

@@ -9,7 +9,9 @@ import { program } from './support/fixtures.mjs'
 import { hostileTrees, treeNamed } from './support/hostile-trees.mjs'
 import {
   isWindows,
+  linuxOnly,
   NO_KEEPER,
+  NO_SETSID,
   NO_SHELL,
   NO_TTY,
   notUnderWine,
@@ -157,7 +159,7 @@ describe('the root’s exit', options, () => {
 describe('the registry', options, () => {
   test(
     'has the run while it lasts; whoever else cancels it ends it the same way',
-    posixOnly(NO_TTY),
+    linuxOnly(NO_SETSID),
     async (t) => {
       const path = freshRegistry()
       const bot = await startBot(t, path)
@@ -188,7 +190,7 @@ describe('the death', options, () => {
     })
   }
 
-  test('of the bot ends an interactive shell and its jobs', posixOnly(NO_TTY), async (t) => {
+  test('of the bot ends an interactive shell and its jobs', linuxOnly(NO_SETSID), async (t) => {
     const bot = await startBot(t, freshRegistry())
     const witness = openWitness(t)
     await bot.ask('spawn', ...shellWithJobs(witness), { pty: true })
@@ -217,7 +219,7 @@ describe('the death', options, () => {
     },
   )
 
-  test('of the keeper is the end of the run, and of its streams', posixOnly(NO_KEEPER), async (t) => {
+  test('of the keeper is the end of the run, and of its streams', linuxOnly(NO_SETSID), async (t) => {
     const witness = openWitness(t)
     const supervisor = createSupervisor({ registryPath: freshRegistry() })
     const child = supervisor.spawnOwned(...shellWithJobs(witness), { pty: true })

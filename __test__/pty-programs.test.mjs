@@ -6,7 +6,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { program } from './support/fixtures.mjs'
-import { NO_TTY, posixTests } from './support/system.mjs'
+import { linuxOnly, NO_SETSID, NO_TTY, posixTests } from './support/system.mjs'
 import { openTerminal } from './support/terminal.mjs'
 import { CLEANED_UP, openWitness } from './support/witness.mjs'
 
@@ -32,7 +32,7 @@ async function openShell(t, command = 'bash', args = ['--norc', '--noprofile', '
 }
 
 describe('bash -i', options, () => {
-  test('is cancelled with its jobs, and no grace is waited out', async (t) => {
+  test('is cancelled with its jobs, and no grace is waited out', linuxOnly(NO_SETSID), async (t) => {
     const witness = openWitness(t)
     const { terminal, prompt } = await openShell(t)
     const job = `'${program('stays')}' '${witness.path}' < /dev/null`
@@ -232,16 +232,20 @@ describe('a terminal in a terminal', needs('script'), () => {
   })
 })
 
-test('Ctrl-C reaches everybody in the foreground, and nobody else', options, async (t) => {
-  const witness = openWitness(t)
-  const line = `setsid '${program('stays')}' '${witness.path}' < /dev/null & trap 'echo caught' INT; echo on; sleep 1000; echo after; read -r _`
-  const terminal = openTerminal(t, 'bash', ['-c', line])
-  await terminal.sees(/on\r\n/)
-  await witness.ready(1)
-  terminal.type(CTRL_C)
-  await terminal.sees(/caught/)
-  await terminal.sees(/after/)
-  assert.equal(witness.isGone(), false)
-  terminal.type('\r')
-  await once(terminal.child, 'exit')
-})
+test(
+  'Ctrl-C reaches everybody in the foreground, and nobody else',
+  linuxOnly(NO_SETSID, options),
+  async (t) => {
+    const witness = openWitness(t)
+    const line = `setsid '${program('stays')}' '${witness.path}' < /dev/null & trap 'echo caught' INT; echo on; sleep 1000; echo after; read -r _`
+    const terminal = openTerminal(t, 'bash', ['-c', line])
+    await terminal.sees(/on\r\n/)
+    await witness.ready(1)
+    terminal.type(CTRL_C)
+    await terminal.sees(/caught/)
+    await terminal.sees(/after/)
+    assert.equal(witness.isGone(), false)
+    terminal.type('\r')
+    await once(terminal.child, 'exit')
+  },
+)

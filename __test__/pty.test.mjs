@@ -7,9 +7,10 @@ import { describe, test } from 'node:test'
 import { spawnOwned } from 'spawn-owned'
 import { script } from './support/fixtures.mjs'
 import {
+  isLinux,
   isWindows,
+  linuxOnly,
   NO_PROC,
-  NO_SESSIONS,
   NO_TTY,
   notUnderWine,
   posixOnly,
@@ -31,7 +32,7 @@ async function output(t, line, more) {
 describe('the command', options, () => {
   test(
     'has it as stdin, stdout and stderr, and as its controlling terminal',
-    posixOnly(NO_TTY),
+    linuxOnly(NO_PROC),
     async (t) => {
       const said = await output(
         t,
@@ -43,14 +44,14 @@ describe('the command', options, () => {
     },
   )
 
-  test('leads its session and is in the foreground', posixOnly(NO_SESSIONS), async (t) => {
+  test('leads its session and is in the foreground', linuxOnly(NO_PROC), async (t) => {
     const terminal = sh(t, 'cut -d" " -f1,5,6,8 /proc/$$/stat')
     await terminal.closed
     const { pid } = terminal.child
     assert.equal(terminal.said, `${pid} ${pid} ${pid} ${pid}\r\n`)
   })
 
-  test('holds nothing else of it, and nothing of others', posixOnly(NO_PROC), async (t) => {
+  test('holds nothing else of it, and nothing of others', linuxOnly(NO_PROC), async (t) => {
     const first = sh(t, 'echo on; read -r _')
     await first.sees(/on/)
     const said = await output(t, 'ls -1 /proc/$$/fd; echo; ls -l /proc/$$/fd | grep -c ptmx')
@@ -239,9 +240,9 @@ describe('refused, and nothing is started:', options, () => {
   })
 })
 
-/** Our descriptors that are ends of terminals. Nobody can tell on Windows. */
+/** Our descriptors that are ends of terminals. Only Linux tells. */
 function helpers() {
-  if (isWindows) return []
+  if (!isLinux) return []
   const links = readdirSync('/proc/self/fd').map((fd) => {
     try {
       return readlinkSync(`/proc/self/fd/${fd}`)
@@ -331,7 +332,7 @@ describe('nothing is lost:', { timeout: 120_000 }, () => {
     },
   )
 
-  test('no descriptor is left', posixOnly(NO_PROC), async (t) => {
+  test('no descriptor is left', linuxOnly(NO_PROC), async (t) => {
     await output(t, 'true')
     const before = readdirSync('/proc/self/fd').length
     for (let round = 0; round < 20; round++) await output(t, 'true')

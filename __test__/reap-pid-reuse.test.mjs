@@ -5,9 +5,9 @@ import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import { script } from './support/fixtures.mjs'
 import { namespace, withoutNamespace } from './support/namespace.mjs'
-import { NO_NAMESPACES, posixTests } from './support/system.mjs'
+import { linuxTests, NO_NAMESPACES } from './support/system.mjs'
 
-const { describe, test } = posixTests(NO_NAMESPACES)
+const { describe, test } = linuxTests(NO_NAMESPACES)
 
 const ROUNDS = Number(process.env.REUSE_ROUNDS ?? 5)
 // PID 1 of the namespace must wait for orphans, or no number becomes free. A shell does; the second command keeps it.

@@ -28,10 +28,11 @@ import {
   until,
 } from './support/bots.mjs'
 import { program, script } from './support/fixtures.mjs'
-import { treeNamed } from './support/hostile-trees.mjs'
+import { elusiveTree, treeNamed, treeOptions } from './support/hostile-trees.mjs'
 import { assertReport, crashed, crashedAs, kept, mistaken, owned } from './support/orphans.mjs'
 import {
   isWindows,
+  linuxOnly,
   NO_KEEPER,
   NO_NAMESPACES,
   NO_SESSIONS,
@@ -80,7 +81,7 @@ describe('its bot is dead:', together, () => {
   })
 
   test('ended with it are a bot that was its run, and the runs of that', options, async (t) => {
-    const nested = [script('nested-bot.mjs'), program('cleared-environment')]
+    const nested = [script('nested-bot.mjs'), elusiveTree().command('')[0]]
     const env = { ...process.env, SPAWN_OWNED_REGISTRY: freshRegistry() }
     const tree = { ready: 2, command: (path) => [process.execPath, [...nested, path]] }
     const { next, pid, witness } = await crashed(t, { tree, env })
@@ -202,7 +203,7 @@ describe('it was started elsewhere:', together, () => {
 
   test(
     'in another PID namespace: skipped, and its entry stays',
-    posixOnly(NO_NAMESPACES, options),
+    linuxOnly(NO_NAMESPACES, options),
     async (t) => {
       const { next, path, pid, witness } = await mistaken(t, ({ startToken }) => ({
         startToken: altered(startToken, { ns: 4 }),
@@ -217,7 +218,7 @@ describe('it was started elsewhere:', together, () => {
 
   test(
     'by a bot in another PID namespace: alive as long as its lease says so',
-    posixOnly(NO_NAMESPACES, options),
+    linuxOnly(NO_NAMESPACES, options),
     async (t) => {
       const elsewhere = ({ startToken, botStartToken }) => ({
         startToken: altered(startToken, { ns: 4 }),
@@ -235,7 +236,7 @@ describe('it was started elsewhere:', together, () => {
 
 describe('its keeper', together, () => {
   for (const tree of ['cleared-environment', 'half-setsid', 'hydra', 'stopped'].map(treeNamed)) {
-    test(`lives: asked, and ended is all of ${tree.name}`, posixOnly(tree.posix, options), async (t) => {
+    test(`lives: asked, and ended is all of ${tree.name}`, treeOptions(tree, options), async (t) => {
       const { next, path, pid, record, witness } = await kept(t, { tree })
       const report = await next.reapOrphans()
       assertGone(witness)
@@ -247,7 +248,7 @@ describe('its keeper', together, () => {
   }
 
   test('is stopped: woken, asked, and all of it is ended', posixOnly(NO_KEEPER, options), async (t) => {
-    const { next, pid, record, witness } = await kept(t, { tree: treeNamed('cleared-environment') })
+    const { next, pid, record, witness } = await kept(t, { tree: elusiveTree() })
     await stopKeeper(t, record)
     assertReport(await next.reapOrphans(), { killed: [pid] })
     assertGone(witness)

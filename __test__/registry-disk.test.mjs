@@ -8,10 +8,10 @@ import { program } from './support/fixtures.mjs'
 import { startBot } from './support/obedient-bot.mjs'
 import { openRegistry, until } from './support/registry.mjs'
 import { mountSmallDisk } from './support/small-disk.mjs'
-import { NO_MOUNTS, posixTests } from './support/system.mjs'
+import { linuxTests, NO_MOUNTS } from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
-const { describe, test } = posixTests(NO_MOUNTS)
+const { describe, test } = linuxTests(NO_MOUNTS)
 
 const limit = { timeout: 120_000 }
 const code = 'ERR_OWNED_REGISTRY_UNWRITABLE'

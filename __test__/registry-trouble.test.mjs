@@ -17,6 +17,7 @@ import {
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { abandoned, recordOf } from './support/abandoned.mjs'
+import { gone } from './support/bots.mjs'
 import { program } from './support/fixtures.mjs'
 import { startBot } from './support/obedient-bot.mjs'
 import { journalLine, openRegistry, until } from './support/registry.mjs'
@@ -357,7 +358,7 @@ describe('what is deleted while a bot runs', () => {
       await bot.kill('SIGKILL')
       await witness.gone(20_000)
       const [pid] = keeper.startToken.split(':')
-      await until(() => !existsSync(`/proc/${pid}`), 'the keeper is gone')
+      await gone(Number(pid))
       assert.equal(existsSync(registry.folder), false)
     },
   )

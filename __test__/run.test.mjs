@@ -11,6 +11,7 @@ import {
   GRACE_FOR_ALL_MS,
   isWindows,
   isWine,
+  linuxOnly,
   NO_PROC,
   NO_SESSIONS,
   NO_SIGNALS,
@@ -310,7 +311,7 @@ describe('a worker thread', () => {
   const start = (command, ...args) =>
     new Worker(script('worker-with-a-run.mjs'), { workerData: { command, args } })
 
-  test('owns runs like any other', posixOnly(NO_PROC, options), async () => {
+  test('owns runs like any other', linuxOnly(NO_PROC, options), async () => {
     const worker = start('sh', '-c', 'echo from a worker; grep SigBlk /proc/self/status; exit 3')
     const messages = []
     worker.on('message', (message) => messages.push(message))

@@ -15,8 +15,8 @@ import {
   until,
 } from './support/bots.mjs'
 import { program, script } from './support/fixtures.mjs'
-import { treeNamed } from './support/hostile-trees.mjs'
-import { isWindows, NO_NAMESPACES, posixOnly } from './support/system.mjs'
+import { treeNamed, treeOptions } from './support/hostile-trees.mjs'
+import { isWindows, linuxOnly, NO_NAMESPACES } from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
 const options = { timeout: 120_000 }
@@ -77,7 +77,7 @@ describe('what was there is gone before the new one starts', together, () => {
   })
 
   for (const name of ['ignores-sigterm', 'half-setsid', 'cleared-environment']) {
-    test(`one of ours: ${name}`, options, async (t) => {
+    test(`one of ours: ${name}`, treeOptions(treeNamed(name), options), async (t) => {
       const first = await earlier(t, { tree: treeNamed(name) })
       const { here, witness } = first
       const child = here.spawnOwned(program('looks-for-others'), [witness.path], replacing)
@@ -372,7 +372,7 @@ describe('one that waits', together, () => {
 describe('what cannot be', together, () => {
   test(
     'an earlier run that cannot be ended: nothing is started',
-    posixOnly(NO_NAMESPACES, options),
+    linuxOnly(NO_NAMESPACES, options),
     async (t) => {
       const first = await earlier(t)
       const [record] = await until(

@@ -12,9 +12,9 @@ import {
   until,
 } from './support/bots.mjs'
 import { program } from './support/fixtures.mjs'
-import { treeNamed } from './support/hostile-trees.mjs'
+import { treeNamed, whyMissing } from './support/hostile-trees.mjs'
 import { kept } from './support/orphans.mjs'
-import { isWindows, NO_KEEPER, notUnderWine, posixOnly, WINE_CANNOT_ASK } from './support/system.mjs'
+import { NO_KEEPER, notUnderWine, posixOnly, WINE_CANNOT_ASK } from './support/system.mjs'
 import { CLEANED_UP, openWitness } from './support/witness.mjs'
 
 const options = { timeout: 30_000 }
@@ -44,7 +44,7 @@ describe('what it ends', together, () => {
   test('runs, whatever their trees do, and registered processes', options, async (t) => {
     const owner = supervise(freshRegistry())
     const all = ['half-setsid', 'double-fork-daemon', 'cleared-environment', 'ignores-sigterm', 'stopped']
-    const names = all.filter((name) => !(isWindows && treeNamed(name).posix))
+    const names = all.filter((name) => !whyMissing(treeNamed(name)))
     const runs = []
     for (const name of names) runs.push(await standing(t, owner, treeNamed(name), { runId: name }))
     const leader = await bystander(t, { name: 'ignores-sigterm', processes: 2 })

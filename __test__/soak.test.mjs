@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { freshRegistry } from './support/bots.mjs'
 import { grown, startSoak } from './support/soak.mjs'
-import { NO_PROC, posixOnly } from './support/system.mjs'
+import { linuxOnly, NO_PROC } from './support/system.mjs'
 
 const options = { timeout: 300_000 }
 const MB = 1 << 20
@@ -18,7 +18,7 @@ test('three hundred runs, and nothing is left of them', options, async (t) => {
   assert.deepEqual(grown({ ...before, zombies: 0, live: 0 }, after, 32 * MB), [])
 })
 
-test('fifty runs that do nothing cost nothing', posixOnly(NO_PROC, options), async (t) => {
+test('fifty runs that do nothing cost nothing', linuxOnly(NO_PROC, options), async (t) => {
   const bot = startSoak(t, freshRegistry())
   const { processes, bot: own, rest } = await bot.idle(50, 3000)
   assert.ok(processes >= 100, `${processes} processes`)

@@ -19,13 +19,14 @@ import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { after, describe, test } from 'node:test'
-import { record, same, sameOnPosix, spawn, spawnOwned } from './fixtures/side-by-side.mjs'
+import { record, same, sameOnLinux, sameOnPosix, spawn, spawnOwned } from './fixtures/side-by-side.mjs'
 import { script } from './support/fixtures.mjs'
 import {
   isWindows,
-  NO_FIFOS,
+  linuxOnly,
   NO_PROC,
   NO_SENT_PIPES,
+  NO_SETSID,
   NO_SHELL,
   NO_SOCKETS,
   posixOnly,
@@ -66,7 +67,7 @@ describe('what a command gets from', () => {
     'a channel in the middle': ['ignore', 'ignore', 'ignore', 'ignore', 'ipc', 'pipe'],
   }
   for (const [what, stdio] of Object.entries(forms)) {
-    sameOnPosix(NO_PROC)(what, async (start) => {
+    sameOnLinux(NO_PROC)(what, async (start) => {
       const report = at(`report-${start.name}`)
       const child = start('sh', ['-c', REPORT, 'sh', report], { stdio })
       const streams = child.stdio.map((stream) => stream && [stream.constructor.name, stream.readable])
@@ -225,7 +226,7 @@ describe('what a command gets from', () => {
   })
 })
 
-test('a command gets none of the descriptors of its bot', posixOnly(NO_PROC, options), async (t) => {
+test('a command gets none of the descriptors of its bot', linuxOnly(NO_PROC, options), async (t) => {
   const extra = openSync('/dev/null')
   t.after(() => closeSync(extra))
   const stdio = ['ignore', 'pipe', 'inherit', ...Array(21).fill('ignore'), extra]
@@ -362,7 +363,7 @@ describe('streams end with the tree', () => {
     assert.equal(outsider.exitCode, null, 'the outsider still holds the stream')
   })
 
-  test('with everything that was written before', posixOnly(NO_FIFOS, options), async () => {
+  test('with everything that was written before', linuxOnly(NO_SETSID, options), async () => {
     const line = `mkfifo "$1"; setsid sh -c 'seq 20000; echo >"$1"; exec sleep 60' sh "$1" & read _ <"$1"`
     const child = spawnOwned('sh', ['-c', line, 'sh', at('fifo')])
     const { log, stdout } = await record(child)

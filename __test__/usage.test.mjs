@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import { assertGone, freshRegistry, supervise, until } from './support/bots.mjs'
 import { program } from './support/fixtures.mjs'
-import { hostileTrees, treeNamed } from './support/hostile-trees.mjs'
+import { treeNamed, treeOptions } from './support/hostile-trees.mjs'
 import { isWindows } from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
@@ -30,8 +30,8 @@ const ofTree = (t, { command, ready }) => {
 
 describe('processes', together, () => {
   for (const name of ['tree-of-100', 'half-setsid', 'double-fork-daemon', 'cleared-environment']) {
-    const tree = hostileTrees.find((it) => it.name === name)
-    test(`every one of them is counted: ${name}`, options, async (t) => {
+    const tree = treeNamed(name)
+    test(`every one of them is counted: ${name}`, treeOptions(tree, options), async (t) => {
       const { child } = await ofTree(t, tree)
       const { processes, rssBytes } = await child.usage()
       assert.equal(processes, tree.ready)

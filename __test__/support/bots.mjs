@@ -1,6 +1,6 @@
 // Bots in processes of their own, which do what a test tells them, and the registries they leave.
 import assert from 'node:assert/strict'
-import { execFile, spawn } from 'node:child_process'
+import { execFile, execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import {
   existsSync,
@@ -17,7 +17,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { createSupervisor } from 'spawn-owned'
 import { program, script } from './fixtures.mjs'
-import { isWindows, removeFolder } from './system.mjs'
+import { isMacos, isWindows, removeFolder } from './system.mjs'
 import { openWitness } from './witness.mjs'
 
 /** A bot on this registry, started by `within` if that is given. It goes with the test, and its runs with it. */
@@ -199,7 +199,9 @@ export async function neverWaitedFor(t, command, ...args) {
   t.after(() => parent.kill('SIGKILL'))
   const pid = Number(await once(parent.stdout, 'data'))
   // A shell would wait; `sleep` does not.
-  await until(() => readFileSync(`/proc/${parent.pid}/comm`, 'utf8') === 'sleep\n', 'the shell is no more')
+  const name = () =>
+    isMacos ? statOf(parent.pid).name : readFileSync(`/proc/${parent.pid}/comm`, 'utf8').trim()
+  await until(() => name() === 'sleep', 'the shell is no more')
   return pid
 }
 
@@ -221,19 +223,35 @@ export async function stopKeeper(t, record) {
 }
 
 export function statOf(pid) {
+  if (isMacos) return listed().find((process) => process.pid === pid) ?? assert.fail(`${pid} is gone`)
   const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
   const [state, parent, group, session] = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
   return { state, parent: Number(parent), group: Number(group), session: Number(session) }
 }
 
 const pids = () =>
-  readdirSync('/proc')
-    .filter((name) => /^\d+$/.test(name))
-    .map(Number)
+  isMacos
+    ? listed().map(({ pid }) => pid)
+    : readdirSync('/proc')
+        .filter((name) => /^\d+$/.test(name))
+        .map(Number)
+
+/** All processes, as a witness that has nothing to do with us sees them: macOS has no /proc, and its `ps` no sessions. */
+function listed() {
+  const lines = execFileSync('ps', ['-axo', 'pid=,ppid=,pgid=,stat=,comm='], { encoding: 'utf8' })
+  return lines
+    .trim()
+    .split('\n')
+    .map((line) => {
+      const [pid, parent, group, state, ...name] = line.trim().split(/\s+/)
+      return { pid: +pid, parent: +parent, group: +group, state: state[0], name: basename(name.join(' ')) }
+    })
+}
 
 export const childrenOf = (parent) => pids().filter((pid) => quietly(() => statOf(pid).parent === parent))
 
 export function isHelper(pid) {
+  if (isMacos) return quietly(() => statOf(pid).name.startsWith('spawn-owned-keep')) ?? false
   return quietly(() => basename(readlinkSync(`/proc/${pid}/exe`)).startsWith('spawn-owned-keeper')) ?? false
 }
 

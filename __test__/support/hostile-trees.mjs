@@ -1,6 +1,6 @@
 // The hostile trees, one row each. Tests go through this table; what a row says is what they expect.
 import { program, script } from './fixtures.mjs'
-import { isWindows, NO_PROC, NO_STOPPING } from './system.mjs'
+import { isLinux, isMacos, isWindows, NO_PROC, NO_STOPPING, NO_SUBREAPER } from './system.mjs'
 
 /**
  * @typedef HostileTree
@@ -12,10 +12,18 @@ import { isWindows, NO_PROC, NO_STOPPING } from './system.mjs'
  * @property {boolean} traceable   every process keeps its group or its environment, and lives long enough to be found
  * @property {'stdin' | 'SIGKILL'} rootLeaves   what makes the root, and only the root, go
  * @property {string} [posix]      why there is no such tree on Windows
+ * @property {string} [linux]      why there is none on macOS
  */
 
 const polite = { left: 0, diesOfSigterm: true, traceable: true, rootLeaves: 'stdin' }
-const hydra = { ...polite, ready: 2, left: Infinity, diesOfSigterm: false, traceable: false }
+const hydra = {
+  ...polite,
+  ready: 2,
+  left: Infinity,
+  diesOfSigterm: false,
+  traceable: false,
+  linux: NO_SUBREAPER,
+}
 const fixture = (name, ...more) => ({ name, command: (witness) => [program(name), [witness, ...more]] })
 
 // The shells hold the witness as fd 3 and exit at the end of their stdin, before what they started.
@@ -35,23 +43,29 @@ const allTrees = [
   { ...polite, ...fixture('tree-of-100'), ready: 100 },
   { ...polite, ...fixture('half-setsid'), ready: 33, left: 16 },
   { ...polite, ...fixture('double-fork-daemon'), ready: 2, left: 1 },
-  { ...polite, ...fixture('cleared-environment'), ready: 2, left: 1, traceable: false },
+  { ...polite, ...fixture('cleared-environment'), ready: 2, left: 1, traceable: false, linux: NO_SUBREAPER },
   { ...hydra, ...fixture('hydra') },
   { ...hydra, ...fixture('hydra', '500'), name: 'hydra with heads that live 500 µs' },
   { ...polite, ...fixture('ignores-sigterm'), ready: 2, diesOfSigterm: false },
   { ...polite, ...fixture('forks-on-sigterm'), ready: 4, diesOfSigterm: false },
   { ...polite, ...fixture('stopped'), ready: 2, rootLeaves: 'SIGKILL', posix: NO_STOPPING },
-  { ...polite, ...fixture('confusing-comm'), ready: 3, left: 1, posix: NO_PROC },
-  { ...polite, ...fixture('main-thread-exited'), ready: 3, left: 1 },
+  { ...polite, ...fixture('confusing-comm'), ready: 3, left: 1, posix: NO_PROC, linux: NO_PROC },
+  { ...polite, ...fixture('main-thread-exited'), ready: 3, left: 1, linux: NO_PROC },
   { ...polite, name: "sh -c 'x &'", command: shell('sh', '-c', inBackground), ready: 1 },
   { ...polite, name: "bash -lc 'x &'", command: shell('bash', '-lc', inBackground), ready: 1 },
   { ...polite, name: 'npx-like wrapper', command: npxLike('at-stdin-end'), ready: 1 },
 ]
 
-export const hostileTrees = allTrees.filter(({ posix }) => !(isWindows && posix))
+/** Why this system does not have it. */
+export function whyMissing({ posix, linux }) {
+  if (isLinux) return undefined
+  return isWindows ? posix : linux
+}
+
+export const hostileTrees = allTrees.filter((tree) => !whyMissing(tree))
 
 /** Those that this system does not have, for tests that say so. */
-export const missingTrees = allTrees.filter(({ posix }) => isWindows && posix)
+export const missingTrees = allTrees.filter(whyMissing).map((tree) => ({ ...tree, why: whyMissing(tree) }))
 
 /** Wrappers that do not even wait until what they started stands. */
 export const hastyWrappers = [
@@ -59,5 +73,11 @@ export const hastyWrappers = [
   { name: "bash -lc 'x &'", command: shell('bash', '-lc', inBackgroundAtOnce) },
   { name: 'npx-like wrapper', command: npxLike('at-once') },
 ]
+
+/** The options of a test of one of them. */
+export const treeOptions = (tree, options = {}) => ({ ...options, skip: whyMissing(tree) ?? false })
+
+/** The one that leaves the fewest traces, of those that this system can follow for certain. */
+export const elusiveTree = () => treeNamed(isMacos ? 'double-fork-daemon' : 'cleared-environment')
 
 export const treeNamed = (name) => allTrees.find((tree) => tree.name === name)

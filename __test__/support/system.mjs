@@ -6,20 +6,22 @@ import * as runner from 'node:test'
 import { fileURLToPath } from 'node:url'
 
 export const isWindows = process.platform === 'win32'
+export const isMacos = process.platform === 'darwin'
+export const isLinux = process.platform === 'linux'
 
 /** Wine is Windows, but for what it does not know. */
 export const isWine = isWindows && 'WINEUSERNAME' in process.env
 
-/** Why something is left out on Windows. Each reason is the whole truth. */
+/** Why something is left out on Windows, or everywhere but on Linux. Each reason is the whole truth. */
 export const NO_SIGNALS = 'Windows has no signals but the one that ends, and CTRL_BREAK'
 export const NO_SESSIONS = 'Windows has neither sessions nor groups that could be left, or asked for'
 export const NO_KEEPER = 'Windows has no keeper process: the job is held by the bot'
-export const NO_PROC = 'there is no /proc on Windows'
-export const NO_CGROUPS = 'Windows has no cgroups'
+export const NO_PROC = 'only Linux has /proc, which this test reads'
+export const NO_CGROUPS = 'only Linux has cgroups'
 export const NO_USERS = 'Windows has neither uid nor gid nor file modes'
 export const NO_FIFOS = 'Windows has no FIFOs'
 export const NO_SHELL = 'the little shell for Windows does not know this line'
-export const NO_NAMESPACES = 'Windows has no PID namespaces'
+export const NO_NAMESPACES = 'only Linux has PID namespaces'
 export const NO_ZOMBIES = 'Windows has no zombies'
 export const NO_DESCRIPTOR_LIMIT = 'Windows has no limit of open files that a process could be given'
 export const ENDS_WITH_PARENT =
@@ -38,20 +40,30 @@ export const WINE_CONNECTS_NO_STREAMS =
   "Wine does not connect a command's standard streams with its pseudo-console"
 export const NO_SOCKETS = 'on Windows Node gives no TCP connection to a command'
 export const NO_SENT_PIPES = 'on Windows Node sends no pipe over a channel'
-export const NO_PIDFDS = 'Windows has handles, and no fallback for them'
+export const NO_PIDFDS = 'only Linux has pidfds, and a fallback for them'
 export const NO_LINKS = 'to make a symbolic link is a privilege on Windows'
-export const NO_MOUNTS = 'no disk can be mounted for a test on Windows'
+export const NO_MOUNTS = 'a small disk is mounted for this test as only Linux does it'
 export const NO_STOPPING = 'a process cannot be stopped on Windows'
+export const NO_SUBREAPER =
+  'only Linux has subreapers: elsewhere on Unix whoever leaves its session and loses its parent unseen, without the cookie, is not found'
+export const NO_SETSID = 'only Linux has the setsid command'
 
 /** The options of a test that has no meaning on Windows, for this reason. */
 export const posixOnly = (reason, options = {}) => ({ ...options, skip: isWindows && reason })
+
+/** The options of a test that has a meaning on Linux only, for this reason. */
+export const linuxOnly = (reason, options = {}) => ({ ...options, skip: !isLinux && reason })
 
 /** The options of a test of something that Wine does not have, or that child_process itself cannot do there, for this reason. */
 export const notUnderWine = (reason, options = {}) => ({ ...options, skip: isWine && reason })
 
 /** The functions of node:test for a file of which nothing has a meaning on Windows, for this reason. */
-export function posixTests(reason) {
-  if (!isWindows) return runner
+export const posixTests = (reason) => (isWindows ? skippedTests(reason) : runner)
+
+/** The same for a file of which nothing has a meaning but on Linux. */
+export const linuxTests = (reason) => (isLinux ? runner : skippedTests(reason))
+
+function skippedTests(reason) {
   const skipped = (name) => runner.test(name, { skip: reason })
   return { describe: skipped, it: skipped, test: skipped, before() {}, after() {} }
 }

@@ -20,7 +20,7 @@ import {
 import { Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { isWindows } from './system.mjs'
+import { isLinux, isWindows } from './system.mjs'
 
 export const READY = 'r'
 export const NEWBORN = 'n'
@@ -140,6 +140,7 @@ class FifoWitness extends Witness {
 
   /** Who holds the witness, for failure messages only: a hydra is never seen here. */
   holders() {
+    if (!isLinux) return '  (only Linux tells who has a file open)'
     const others = readdirSync('/proc').filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid)
     const lines = others.filter((pid) => holds(pid, this.path)).map((pid) => `  ${describe(pid)}`)
     return lines.join('\n') || '  (none seen)'
