@@ -36,6 +36,9 @@ const FREEZES: usize = 8;
 const SHARE: u32 = 4;
 const LONGEST_PAUSE: Duration = Duration::from_millis(5);
 
+/// Nobody forks 99,999 times in so short a time, so every number still means what it meant.
+const RECENTLY: Duration = Duration::from_secs(1);
+
 /// How long somebody may take from its exit to being a zombie before we look again, and how long a look that failed is put off.
 const MOMENT: Duration = Duration::from_micros(500);
 const PUT_OFF: Duration = Duration::from_millis(10);
@@ -68,6 +71,8 @@ pub struct Tree {
     /// Nothing that happens is of interest any more.
     over: bool,
     not_before: Instant,
+    /// When the last look began.
+    looked_at: Instant,
     /// What members had used when somebody last asked, those that are gone included.
     used: HashMap<(i32, u64), u64>,
     /// Somebody at a terminal was asked to end, and may be a shell that did not hear it.
@@ -105,6 +110,7 @@ impl Tree {
             unfinished: false,
             over: false,
             not_before: Instant::now(),
+            looked_at: Instant::now(),
             used: HashMap::new(),
             asking: None,
         })
@@ -341,8 +347,11 @@ impl Tree {
     }
 
     fn look_once(&mut self) -> Result<Seen, Errno> {
+        let began = Instant::now();
         let seen: Seen = everybody()?.into_iter().map(|stat| (stat.pid, stat)).collect();
-        for gone in self.members.forget_the_gone(&seen) {
+        let is_recent = self.looked_at.elapsed() < RECENTLY;
+        self.looked_at = began;
+        for gone in self.members.forget_the_gone(&seen, is_recent) {
             self.leaving.remove(&gone);
             // The root's own end is told by its status.
             self.shrunk |= gone != self.root;

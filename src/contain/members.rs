@@ -6,6 +6,7 @@
 //! - It is the child of a member.
 //! - It is in a member's session. Sessions cannot be joined, only begun: whoever is in one descends from whoever began it, and a
 //!   member's was begun by the root or by somebody who descends from it.
+//! - It is in the session of a member that has just gone, or in one with that member's number: a daemon whose parent did not wait.
 //! - It carries the run's cookie.
 //!
 //! Numbers lie when they have been given out again in between, so a member vouches for others only if it was itself seen in that look.
@@ -29,6 +30,8 @@ pub enum Proof {
     RootsSession,
     /// It is in the session of this member.
     Session { witness: i32 },
+    /// It is in the session of a member that was there a moment ago.
+    FadingSession,
     /// It is a child of this member.
     ChildOf(i32),
 }
@@ -44,18 +47,29 @@ pub struct Claim<'a> {
 pub struct Members {
     keeper: i32,
     root: i32,
-    known: HashMap<i32, u64>,
+    known: HashMap<i32, Known>,
+    /// Sessions of members that were gone by the last look: those they were in, and those they may have begun since.
+    fading: HashSet<i32>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    start: u64,
+    /// As it was when it was last seen.
+    session: i32,
 }
 
 impl Members {
     /// So far there is only the root.
     pub fn new(keeper: i32, root: &Stat) -> Self {
-        Self { keeper, root: root.pid, known: HashMap::from([(root.pid, root.start)]) }
+        let mut members = Self { keeper, root: root.pid, known: HashMap::new(), fading: HashSet::new() };
+        members.admit(root);
+        members
     }
 
     /// Whether this very process is a member.
     pub fn has(&self, stat: &Stat) -> bool {
-        self.known.get(&stat.pid) == Some(&stat.start)
+        self.known.get(&stat.pid).is_some_and(|known| known.start == stat.start)
     }
 
     /// Whether the number is that of a member that was there when we last looked.
@@ -64,15 +78,30 @@ impl Members {
     }
 
     pub fn admit(&mut self, stat: &Stat) {
-        self.known.insert(stat.pid, stat.start);
+        self.known.insert(stat.pid, Known { start: stat.start, session: stat.session });
     }
 
     /// Forgets the members that are dead or gone, or whose numbers are somebody else's by now. Returns their numbers.
-    pub fn forget_the_gone(&mut self, seen: &Seen) -> Vec<i32> {
-        let gone = self.known.extract_if(|pid, start| {
-            !seen.get(pid).is_some_and(|stat| stat.start == *start && !stat.is_dead())
+    ///
+    /// `is_recent`: the last look was so short a time ago that no number can have been given out again since. Then the sessions of those
+    /// that are gone still mean what they meant.
+    pub fn forget_the_gone(&mut self, seen: &Seen, is_recent: bool) -> Vec<i32> {
+        self.fading.clear();
+        let mut gone = Vec::new();
+        self.known.retain(|&pid, known| {
+            let living = seen.get(&pid).filter(|stat| stat.start == known.start && !stat.is_dead());
+            match living {
+                Some(stat) => known.session = stat.session,
+                None if is_recent => self.fading.extend([pid, known.session]),
+                None => {}
+            }
+            if living.is_none() {
+                gone.push(pid);
+            }
+            living.is_some()
         });
-        gone.map(|(pid, _)| pid).collect()
+        self.fading.remove(&0);
+        gone
     }
 
     /// The living members.
@@ -97,6 +126,8 @@ impl Members {
         for &stat in &strangers {
             if is_root_held && in_roots_session(stat) {
                 found.add(stat, Proof::RootsSession);
+            } else if self.fading.contains(&stat.session) {
+                found.add(stat, Proof::FadingSession);
             } else if carries(stat) {
                 found.add(stat, Proof::Cookie);
             }
