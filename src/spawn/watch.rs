@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 #[cfg(unix)]
-use tokio::io::unix::AsyncFd;
+use tokio::io::{Interest, unix::AsyncFd};
 
 use super::{Extinct, OnEvent, RunEvent};
 use crate::contain::ProcessInfo;
@@ -188,8 +188,9 @@ async fn ended(process: &ProcessRef) {
 #[cfg(unix)]
 async fn told_of_end(process: &ProcessRef) -> Option<()> {
     let pidfd = process.pinned().ok()?.into_pollable()?;
+    // Nothing can be written to it, and not every system lets one ask.
     // SAFETY: the descriptor is owned by what is registered.
-    let exited = unsafe { AsyncFd::register(pidfd) }.ok()?;
+    let exited = unsafe { AsyncFd::register_with_interest(pidfd, Interest::READABLE) }.ok()?;
     exited.readable().await.ok().map(drop)
 }
 

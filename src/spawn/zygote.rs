@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::libc;
+use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
 use super::inherited::Credentials;
@@ -236,10 +237,11 @@ impl Drop for Zygote {
 }
 
 async fn reap(mut process: Child, pid: i32) -> Option<()> {
-    if let Some(pidfd) = Pin::open(pid).ok()?.into_pollable() {
+    if let Some(told) = Pin::open(pid).ok().and_then(Pin::into_pollable)
         // SAFETY: the descriptor is owned by what is registered.
-        let ended = unsafe { AsyncFd::register(pidfd) }.ok()?;
-        let _ = ended.readable().await.ok()?;
+        && let Ok(ended) = unsafe { AsyncFd::register_with_interest(told, Interest::READABLE) }
+    {
+        let _ = ended.readable().await;
     }
     // Where nothing tells, or tells a moment too early, nobody is in a hurry.
     while process.try_wait().ok()?.is_none() {

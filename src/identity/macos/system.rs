@@ -13,6 +13,9 @@ use crate::identity::stat::Stat;
 /// A list may grow between the question how long it is and the question what is in it.
 const LIST_TRIES: usize = 8;
 
+/// `ARG_MAX`.
+const MOST_ARGUMENTS: usize = 1 << 20;
+
 /// The facts about a PID right now. `ESRCH` if nobody has it.
 pub fn read_stat(pid: i32) -> Result<Stat, Errno> {
     let stat = kinfo::parse(&read_kinfo(pid)?).filter(|stat| stat.pid == pid).ok_or(Errno::ESRCH)?;
@@ -42,6 +45,8 @@ pub fn arguments<T>(pid: i32, read: impl FnOnce(Arguments) -> T) -> Option<T> {
     let mib = [libc::CTL_KERN, libc::KERN_PROCARGS2, pid];
     let mut length = 0;
     sysctl(&mib, ptr::null_mut(), &mut length).ok()?;
+    // The kernel says more than there can be, and then refuses to fill that much.
+    length = length.min(MOST_ARGUMENTS);
     let mut bytes = vec![0; length];
     sysctl(&mib, bytes.as_mut_ptr(), &mut length).ok()?;
     bytes.truncate(length);

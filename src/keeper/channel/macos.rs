@@ -1,8 +1,9 @@
 //! Here SIGPIPE, waiting and close-on-exec are properties of a socket, and no socket of this family keeps messages apart and tells of its
 //! end at once: so a message has its length in front.
 //!
-//! A descriptor is close-on-exec a moment after it was made. In the bot somebody else may start a process in that moment; what Node (libuv)
-//! and we start gets no descriptors but those meant for it (`POSIX_SPAWN_CLOEXEC_DEFAULT`). Zygote, keeper and blank have one thread.
+//! A descriptor is close-on-exec a moment after it was made. In the bot somebody else may start a process in that moment. What Node (libuv)
+//! starts gets no descriptors but those meant for it (`POSIX_SPAWN_CLOEXEC_DEFAULT`), and our zygote closes what it was not meant to get.
+//! Zygote, keeper and blank have one thread.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
