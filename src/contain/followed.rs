@@ -257,7 +257,9 @@ impl Tree {
     pub fn ask_shells(&mut self) {
         let Some(mut asking) = self.asking.take() else { return };
         let living = self.living();
-        asking.again(&living.iter().collect::<Vec<_>>(), |stat, signal| drop(process(stat).signal(signal)));
+        asking.again(&living.iter().collect::<Vec<_>>(), |stat, signal| {
+            let _ = process(stat).signal(signal);
+        });
         self.asking = Some(asking);
     }
 

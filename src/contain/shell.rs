@@ -52,7 +52,9 @@ impl Asking {
         if others == 0 {
             deaf.retain(|stat| self.hung_up.insert(name(stat)));
             for signal in [libc::SIGHUP, SIGCONT] {
-                deaf.iter().for_each(|stat| send(stat, signal));
+                for stat in &deaf {
+                    send(stat, signal);
+                }
             }
         }
     }

@@ -8,7 +8,6 @@
 //!   root's group for as long as we keep the root's zombie, may be signalled by number. Everybody else is
 //!   signalled through a pidfd, and the whole line of descent is read again after it was opened.
 
-use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -282,7 +281,9 @@ impl Tree {
         let Some(asking) = &mut self.asking else { return };
         let snapshot = Snapshot::take(self.me);
         // Gone meanwhile is what we want.
-        asking.again(&snapshot.members(|_| true), |stat, signal| drop(snapshot.signal(stat, signal)));
+        asking.again(&snapshot.members(|_| true), |stat, signal| {
+            let _ = snapshot.signal(stat, signal);
+        });
     }
 
     /// One pass of SIGKILL over everything there is. Direct children first and without a look: a process that does

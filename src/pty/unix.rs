@@ -98,8 +98,8 @@ impl AsRawFd for Pair {
 
 /// Makes the terminal at `slave` the one that controls the calling process, which leads a session that has none.
 pub fn control(slave: BorrowedFd) -> Result<(), Errno> {
-    // SAFETY: TIOCSCTTY takes an integer.
     #[allow(clippy::useless_conversion)] // Its type differs between systems.
+    // SAFETY: TIOCSCTTY takes an integer.
     Errno::result(unsafe { libc::ioctl(slave.as_raw_fd(), libc::TIOCSCTTY.into(), 0) }).map(drop)
 }
 

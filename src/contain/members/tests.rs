@@ -240,7 +240,9 @@ fn look(members: &mut Members, system: &System, is_recent: bool) -> HashSet<(i32
     members.forget_the_gone(&system.processes, is_recent);
     let claims = members.claims(&system.processes, true, nobody);
     let newcomers: Vec<Stat> = claims.into_iter().map(|claim| claim.stat.clone()).collect();
-    newcomers.iter().for_each(|stat| members.admit(stat));
+    for stat in &newcomers {
+        members.admit(stat);
+    }
     members.living(&system.processes).iter().map(|stat| (stat.pid, stat.start)).collect()
 }
 
