@@ -42,6 +42,8 @@ export function cargoEnvironment({ optimized }) {
     RUSTDOC: '/usr/bin/rustdoc',
     // Allows -Zbuild-std.
     RUSTC_BOOTSTRAP: '1',
+    // The oldest that runs there with arm64, and with any Node that we support.
+    MACOSX_DEPLOYMENT_TARGET: '11.0',
     // Debian's Rust has no tool that could do it, and zig leaves out what the debugger wants anyway.
     CARGO_PROFILE_RELEASE_STRIP: 'none',
     ...(optimized ? {} : quick),

@@ -8,6 +8,8 @@
 //! The root is our child. Its number, and with it its group's and its session's, is nobody else's while we keep its zombie. Everybody else
 //! is signalled by identity, see [`crate::identity::Pin`].
 
+mod end;
+
 use std::collections::{HashMap, HashSet};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -19,8 +21,8 @@ use nix::poll::{PollFd, PollFlags};
 use super::cgroup::Cgroup;
 use super::members::{Members, Seen};
 use super::shell::Asking;
-use super::wait::{kill, wait_for, wait_for_leaving};
-use super::{ProcessInfo, SIGCONT, SIGKILL, Usage, cookie};
+use super::wait::{wait_for, wait_for_leaving};
+use super::{ProcessInfo, Usage, cookie};
 use crate::identity::macos::{Happened, Queue, everybody, task};
 use crate::identity::stat::Stat;
 use crate::identity::{ProcessRef, read_stat};
@@ -28,9 +30,6 @@ use crate::run::ExitStatus;
 
 /// Looks in a row, as long as each finds somebody new.
 const LOOKS: usize = 16;
-
-/// Looks for newcomers before everybody is killed all the same.
-const FREEZES: usize = 8;
 
 /// A tree that forks all the while costs us one part in so many of a processor, and each look may wait so long for that.
 const SHARE: u32 = 4;
@@ -183,11 +182,6 @@ impl Tree {
         true
     }
 
-    /// Signals the root alone, as `ChildProcess.kill` does.
-    pub fn signal_root(&self, signal: i32) -> Result<(), Errno> {
-        if self.root_reaped { Err(Errno::ESRCH) } else { kill(self.root, signal) }
-    }
-
     /// Members that have left the root's session.
     pub fn escaped(&mut self) -> Vec<ProcessInfo> {
         let why = "left the run's session and outlived its root";
@@ -239,62 +233,6 @@ impl Tree {
         }
     }
 
-    /// Asks every member to end: `signal`, then SIGCONT so that a stopped one hears it. Each gets it once: the
-    /// group as a group, the others one by one. Who is deaf to it has its turn in [`Tree::ask_shells`].
-    pub fn terminate(&mut self, signal: i32) {
-        let living = self.living();
-        self.asking = Asking::of(&living.iter().collect::<Vec<_>>(), signal);
-        self.send(&living, signal);
-        self.send(&living, SIGCONT);
-    }
-
-    /// Whether [`Tree::ask_shells`] has something to wait for.
-    pub fn awaits_shells(&self) -> bool {
-        self.asking.is_some()
-    }
-
-    /// See [`Asking::again`].
-    pub fn ask_shells(&mut self) {
-        let Some(mut asking) = self.asking.take() else { return };
-        let living = self.living();
-        asking.again(&living.iter().collect::<Vec<_>>(), |stat, signal| {
-            let _ = process(stat).signal(signal);
-        });
-        self.asking = Some(asking);
-    }
-
-    /// One pass of SIGKILL over everything there is.
-    ///
-    /// Stop first, kill second: a member that forks and is killed leaves a child that nothing leads to when we look again. A stopped one
-    /// does not fork, and is still there to lead to what it forked before. When a look finds nobody new, that is everybody.
-    pub fn kill(&mut self) {
-        let mut stopped = HashSet::new();
-        for _ in 0..FREEZES {
-            let living = self.living();
-            if living.iter().filter(|stat| stopped.insert((stat.pid, stat.start))).count() == 0 {
-                break;
-            }
-            self.send(&living, libc::SIGSTOP);
-        }
-        let living = self.living();
-        self.send(&living, SIGKILL);
-    }
-
-    /// The group as a group, which no fork can slip through, and then the others, the youngest first: a parent's death wakes the stopped
-    /// ones among its children's groups.
-    fn send(&self, living: &[Stat], signal: i32) {
-        if !self.root_reaped {
-            let _ = kill(-self.root, signal);
-        }
-        let mut others: Vec<_> =
-            living.iter().filter(|stat| self.root_reaped || stat.pgrp != self.root).collect();
-        others.sort_by_key(|stat| std::cmp::Reverse(stat.start));
-        for stat in others {
-            // Gone meanwhile is what we want; not permitted shows up among the survivors.
-            let _ = process(stat).signal(signal);
-        }
-    }
-
     /// The members that live. If nobody can be looked at, those of the group are reached all the same.
     fn living(&mut self) -> Vec<Stat> {
         let Ok(seen) = self.look() else { return Vec::new() };
@@ -332,8 +270,8 @@ impl Tree {
         std::thread::sleep(self.not_before.saturating_duration_since(Instant::now()).min(LONGEST_PAUSE));
     }
 
-    /// Looks at all processes until nobody new turns up, with everybody who has watched from then on: who was forked before that is
-    /// found by the next look, who is forked later is told.
+    /// Looks at all processes until nobody new turns up. A newcomer is watched before the next look: who was forked before that is found by it,
+    /// who is forked later is told.
     fn look(&mut self) -> Result<Seen, Errno> {
         let began = Instant::now();
         let mut seen = self.look_once()?;
@@ -361,42 +299,37 @@ impl Tree {
         Ok(seen)
     }
 
+    /// Whoever was seen to be a member is one, also if it is gone by now: then the next look finds whom it has left.
     fn admit_newcomers(&mut self, seen: &Seen) -> bool {
-        let mut carried = Vec::new();
-        let claims = {
-            let looked_at = std::cell::RefCell::new(&mut carried);
-            self.members.claims(seen, !self.root_reaped, |stat| {
-                let carries = self.carries(stat, seen);
-                if !carries {
-                    looked_at.borrow_mut().push((stat.pid, stat.start));
-                }
-                carries
-            })
-        };
-        let mut is_any_new = false;
-        for claim in claims {
-            // Watched first, looked at second: if it is still the one that was seen, that is who is watched. Who cannot be watched is a
-            // member all the same.
-            let watched = self.queue.watch(claim.stat.pid);
-            let is_there =
-                read_stat(claim.stat.pid).is_ok_and(|now| now.start == claim.stat.start && !now.is_dead());
-            if is_there && watched != Err(Errno::ESRCH) {
-                self.members.admit(claim.stat);
-                is_any_new = true;
-            }
+        let carriers = self.carriers(seen);
+        let claims = self.members.claims(seen, !self.root_reaped, |stat| carriers.contains(&stat.pid));
+        for claim in &claims {
+            // Who cannot be watched is gone, or is looked at all the same whenever somebody else gives us cause.
+            let _ = self.queue.watch(claim.stat.pid);
+            self.members.admit(claim.stat);
         }
-        self.strangers.retain(|(pid, start)| seen.get(pid).is_some_and(|stat| stat.start == *start));
-        self.strangers.extend(carried);
-        is_any_new
+        !claims.is_empty()
     }
 
-    /// Whether it carries the run's cookie, and not because another bot has chosen the same id: then another keeper, which is not itself
-    /// part of the run, is above it. Who was there before the run cannot have inherited it.
-    fn carries(&self, stat: &Stat, seen: &Seen) -> bool {
-        let Some(run_id) = &self.run_id else { return false };
-        if stat.start < self.root_start || self.strangers.contains(&(stat.pid, stat.start)) {
-            return false;
-        }
+    /// Who carries the run's cookie. Each is asked once: it is inherited, not acquired. Who was there before the run cannot have inherited it.
+    fn carriers(&mut self, seen: &Seen) -> HashSet<i32> {
+        let Some(run_id) = self.run_id.clone() else { return HashSet::new() };
+        let is_new = |stat: &&Stat| {
+            stat.start >= self.root_start
+                && !stat.is_dead()
+                && !self.members.has(stat)
+                && !self.strangers.contains(&(stat.pid, stat.start))
+        };
+        let (carriers, others): (Vec<&Stat>, Vec<&Stat>) =
+            seen.values().filter(is_new).partition(|stat| self.carries(&run_id, stat, seen));
+        self.strangers.retain(|(pid, start)| seen.get(pid).is_some_and(|stat| stat.start == *start));
+        self.strangers.extend(others.iter().map(|stat| (stat.pid, stat.start)));
+        carriers.into_iter().map(|stat| stat.pid).collect()
+    }
+
+    /// Whether it carries the cookie, and not because another bot has chosen the same id: then another keeper, which is not itself part of the
+    /// run, is above it.
+    fn carries(&self, run_id: &str, stat: &Stat, seen: &Seen) -> bool {
         let shows =
             |stat: &Stat| cookie::carried_by(stat).is_ok_and(|runs| runs.iter().any(|run| run == run_id));
         let keeps = |above: &Stat| above.comm == crate::keeper::NAME && !shows(above);

@@ -99,8 +99,9 @@ impl AsRawFd for Pair {
 /// Makes the terminal at `slave` the one that controls the calling process, which leads a session that has none.
 pub fn control(slave: BorrowedFd) -> Result<(), Errno> {
     #[allow(clippy::useless_conversion)] // Its type differs between systems.
+    let request = libc::TIOCSCTTY.into();
     // SAFETY: TIOCSCTTY takes an integer.
-    Errno::result(unsafe { libc::ioctl(slave.as_raw_fd(), libc::TIOCSCTTY.into(), 0) }).map(drop)
+    Errno::result(unsafe { libc::ioctl(slave.as_raw_fd(), request, 0) }).map(drop)
 }
 
 /// Where the terminal takes whole lines, one such byte ends the line begun, if there is one, and only the next ends the input.

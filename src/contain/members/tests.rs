@@ -240,8 +240,8 @@ fn look(members: &mut Members, system: &System, is_recent: bool) -> HashSet<(i32
     members.forget_the_gone(&system.processes, is_recent);
     let claims = members.claims(&system.processes, true, nobody);
     let newcomers: Vec<Stat> = claims.into_iter().map(|claim| claim.stat.clone()).collect();
-    for stat in &newcomers {
-        members.admit(stat);
+    for newcomer in &newcomers {
+        members.admit(newcomer);
     }
     members.living(&system.processes).iter().map(|stat| (stat.pid, stat.start)).collect()
 }
