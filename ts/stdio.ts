@@ -6,6 +6,7 @@ import { constants } from 'node:os'
 import { inspect } from 'node:util'
 import { codedError, errnoError, invalidValue } from './errors.js'
 import { closeStream, endStream, takeStream } from './native.js'
+import { overDescriptor } from './runtimes.js'
 import { isWindows } from './windows.js'
 
 /** How the addon is told about one descriptor; any other number is a descriptor of ours. */
@@ -333,13 +334,12 @@ function openStream({ fd: name, index }: Pipe, listener: PipesListener): net.Soc
   const fd = takeStream(name)
   // Out of descriptors: what nobody can read is closed, and the command hears of that.
   if (fd < 0) return new net.Socket().destroy()
-  const options = { fd, readable: index > 0, writable: true, manualStart: true }
   if (!isOutput({ index })) {
-    const stream = new net.Socket(options)
+    const stream = overDescriptor(fd, index > 0, (options) => new net.Socket(options))
     if (index > 0) process.nextTick(startReading, stream)
     return stream
   }
-  const output = new Socket(options, name, listener)
+  const output = overDescriptor(fd, true, (options) => new Socket(options, name, listener))
   listener.reading(name)
   process.nextTick(startReading, output)
   return output

@@ -1,0 +1,22 @@
+// What differs between the runtimes that run us: Node, Deno, Bun. Nothing else in here knows which one it is.
+
+import type net from 'node:net'
+
+const isBun = 'bun' in process.versions
+
+/**
+ * A socket over a descriptor, made by `make`, that is not read from before somebody asks for that. It has the descriptor from here on.
+ *
+ * Node and Deno take the descriptor when the socket is made. Bun would only write to it then; there a socket connects to a descriptor,
+ * as Bun's own child_process has it do for pipes beyond stderr.
+ */
+export function overDescriptor<S extends net.Socket>(
+  fd: number,
+  readable: boolean,
+  make: (options: net.SocketConstructorOpts) => S,
+): S {
+  if (!isBun) return make({ fd, readable, writable: true, manualStart: true } as net.SocketConstructorOpts)
+  const socket = make({})
+  socket.connect({ fd } as unknown as net.SocketConnectOpts)
+  return socket
+}
