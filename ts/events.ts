@@ -5,13 +5,22 @@ import type { EventEmitter } from 'node:events'
 import type { OrphanEvent, OrphanEventName, OwnedEvent, RunEvent } from '../index.js'
 import type { Described } from './filters.js'
 
-const channels = new Map<string, diagnostics.Channel>()
-
-/** `spawn-owned:exited`, and so on. */
-function channelOf(type: OwnedEvent['type']): diagnostics.Channel {
-  const known = channels.get(type) ?? diagnostics.channel(`spawn-owned:${type}`)
-  channels.set(type, known)
-  return known
+/**
+ * `spawn-owned:exited`, and so on. All of them from the beginning: Bun forgets a channel, and who has subscribed to it, unless
+ * somebody else holds it.
+ */
+const channels: Record<OwnedEvent['type'], diagnostics.Channel> = {
+  spawn: diagnostics.channel('spawn-owned:spawn'),
+  started: diagnostics.channel('spawn-owned:started'),
+  output: diagnostics.channel('spawn-owned:output'),
+  'deadline-warning': diagnostics.channel('spawn-owned:deadline-warning'),
+  exiting: diagnostics.channel('spawn-owned:exiting'),
+  escape: diagnostics.channel('spawn-owned:escape'),
+  exited: diagnostics.channel('spawn-owned:exited'),
+  shutdown: diagnostics.channel('spawn-owned:shutdown'),
+  'reap-decision': diagnostics.channel('spawn-owned:reap-decision'),
+  registry: diagnostics.channel('spawn-owned:registry'),
+  lease: diagnostics.channel('spawn-owned:lease'),
 }
 
 /** What an event of that type has that not every event about a run has. */
@@ -29,7 +38,7 @@ export class Announcer {
 
   /** Whether anybody would hear it: what nobody hears need not be put together. */
   isHeard(type: OwnedEvent['type']): boolean {
-    return this.#emitter.listenerCount('event') > 0 || channelOf(type).hasSubscribers
+    return this.#emitter.listenerCount('event') > 0 || channels[type].hasSubscribers
   }
 
   /** Whether the supervisor has a listener for that. */
@@ -55,7 +64,7 @@ export class Announcer {
    * `diagnostics_channel`: what is going on here goes on.
    */
   announce(event: OwnedEvent): boolean {
-    channelOf(event.type).publish(event)
+    channels[event.type].publish(event)
     return this.#emit('event', event)
   }
 
