@@ -9,6 +9,9 @@ export const isWindows = process.platform === 'win32'
 export const isMacos = process.platform === 'darwin'
 export const isLinux = process.platform === 'linux'
 
+/** Bun and Deno say that they are Node as well. */
+export const isNode = !('bun' in process.versions || 'deno' in process.versions)
+
 /** Wine is Windows, but for what it does not know. */
 export const isWine = isWindows && 'WINEUSERNAME' in process.env
 

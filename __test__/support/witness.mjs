@@ -20,11 +20,14 @@ import {
 import { Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { isLinux, isWindows } from './system.mjs'
+import { isLinux, isNode, isWindows } from './system.mjs'
 
 export const READY = 'r'
 export const NEWBORN = 'n'
 export const CLEANED_UP = 'c'
+
+/** Where nobody tells when something is to be heard. */
+const LOOK_EVERY_MS = 5
 
 /** A witness that is closed with the test `t`, which also ends what is left of its tree (see the leash). */
 export function openWitness(t) {
@@ -115,12 +118,34 @@ class FifoWitness extends Witness {
     this.#readEnd = openSync(this.path, constants.O_RDONLY | constants.O_NONBLOCK)
     /** Ours until release(): as long as it is open there is no EOF, however few processes have started. */
     this.writeEnd = openSync(this.path, constants.O_WRONLY)
-    this.#reader = new Socket({ fd: this.#readEnd, readable: true, writable: false })
-    this.#reader.on('data', (bytes) => this.#hear(bytes)).on('end', () => this.#hear(null))
+    this.#reader = isNode ? this.#listen() : this.#lookNowAndThen()
   }
 
   get isClosed() {
     return this.#reader.destroyed
+  }
+
+  #listen() {
+    const reader = new Socket({ fd: this.#readEnd, readable: true, writable: false })
+    return reader.on('data', (bytes) => this.#hear(bytes)).on('end', () => this.#hear(null))
+  }
+
+  /** Bun and Deno make no stream of a FIFO. */
+  #lookNowAndThen() {
+    const look = () => {
+      if (this.look()) this.#hear(null)
+      if (this.ended) clearInterval(timer)
+    }
+    const timer = setInterval(look, LOOK_EVERY_MS)
+    const reader = {
+      destroyed: false,
+      destroy: () => {
+        clearInterval(timer)
+        if (!reader.destroyed) closeSync(this.#readEnd)
+        reader.destroyed = true
+      },
+    }
+    return reader
   }
 
   look() {
@@ -161,7 +186,6 @@ class FifoWitness extends Witness {
 
 /** libuv's UV_FS_O_EXLOCK, which Node has no name for: opened without being shared with anybody. */
 const UNSHARED = 0x10000000
-const LOOK_EVERY_MS = 5
 
 class FileWitness extends Witness {
   #seen = 0
