@@ -130,7 +130,11 @@ describe('the end of a worker', () => {
 })
 
 describe('the end of a bot whose workers own runs', () => {
-  const expected = { 'process.exit()': [0, null], 'an uncaught exception': [1, null], 'terminated workers': [0, null] }
+  const expected = {
+    'process.exit()': [0, null],
+    'an uncaught exception': [1, null],
+    'terminated workers': [0, null],
+  }
   for (const [how, ending] of Object.entries(expected)) {
     test(`by ${how} is no crash, and ends them`, options, async (t) => {
       for (let round = 0; round < 5; round++) {

@@ -16,7 +16,8 @@ import {
 import { invalidType, invalidValue, outOfRange } from './errors.js'
 import { freshId } from './ids.js'
 import { type Containment, readContainment } from './limits.js'
-import { readTerminal, type TerminalSettings } from './pty.js'
+import { OF_ANOTHER_TERMINAL, readTerminal, type TerminalSettings } from './pty.js'
+import { isNode } from './runtimes.js'
 import { delivered, killSignalNumber } from './signals.js'
 import { isWindows, namesOnWindows, type ShellCommand, shellOnWindows } from './windows.js'
 
@@ -83,10 +84,11 @@ export function readArguments(
   const options = { __proto__: null, ...given } as unknown as SpawnOwnedOptions
   const { file, argv, verbatim } = commandLine(command, args, options)
   const killSignal = delivered(killSignalNumber(options.killSignal))
+  const terminal = readTerminal(options)
   return {
     file,
     argv,
-    env: usesOwnEnvironment(options) ? undefined : environment(options.env),
+    env: usesOwnEnvironment(options) ? undefined : environment(options.env, terminal),
     cwd: directory(options.cwd),
     uid: optionalInt32(options.uid, 'options.uid'),
     gid: optionalInt32(options.gid, 'options.gid'),
@@ -97,7 +99,7 @@ export function readArguments(
     ...deadline(options, killSignal),
     killSignal,
     stdio: options.stdio,
-    terminal: readTerminal(options),
+    terminal,
   }
 }
 
@@ -147,19 +149,19 @@ function warnAboutShellArguments(): void {
 const COOKIE = 'SPAWN_OWNED_RUN'
 
 /** On Node's main thread, as long as nobody has replaced it, `process.env` is the process's environment and nothing else. */
-const realEnv = isMainThread && !process.versions.bun && !process.versions.deno ? process.env : undefined
+const realEnv = isMainThread && isNode ? process.env : undefined
 
 /** Then the native side reads it, forty times faster than one can through `process.env`. */
 function usesOwnEnvironment(options: SpawnOwnedOptions): boolean {
   return !options.env && process.env === realEnv
 }
 
-export function environment(given: NodeJS.ProcessEnv | undefined): string[] {
+export function environment(given: NodeJS.ProcessEnv | undefined, terminal?: TerminalSettings): string[] {
   const env = given || process.env
   const pairs: string[] = []
   const keys: string[] = []
   // Inherited keys are included on purpose, as in Node.
-  for (const key in env) keys.push(key)
+  for (const key in env) if (given || !terminal || !OF_ANOTHER_TERMINAL.has(key)) keys.push(key)
   for (const key of isWindows ? namesOnWindows(keys) : keys) {
     const value = env[key]
     if (value === undefined || (isWindows ? key.toUpperCase() : key) === COOKIE) continue

@@ -11,6 +11,9 @@ export interface TerminalSettings {
   name: string | undefined
 }
 
+/** What a bot's own environment says of the bot's own terminal. The native side leaves the same out, where it is the one to read that. */
+export const OF_ANOTHER_TERMINAL: ReadonlySet<string> = new Set(['TERM', 'TERMCAP', 'COLUMNS', 'LINES'])
+
 /** What nearly everything that prints takes for granted. */
 const USUAL = { cols: 80, rows: 24 }
 /** The kernel has 16 bits for each. */

@@ -3,6 +3,10 @@
 import type net from 'node:net'
 
 const isBun = 'bun' in process.versions
+const isDeno = 'deno' in process.versions
+
+/** Deno and Bun give a version of Node as well: the one that they are like. */
+export const isNode = !isBun && !isDeno
 
 /**
  * A socket over a descriptor, made by `make`, that is not read from before somebody asks for that. It has the descriptor from here on.
