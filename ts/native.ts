@@ -5,6 +5,7 @@ import { constants } from 'node:os'
 import { join } from 'node:path'
 import type * as Binding from '../native/binding.js'
 import { codedError } from './errors.js'
+import { beforeNativeIsGone } from './runtimes.js'
 
 const { SIGKILL } = constants.signals
 
@@ -65,6 +66,7 @@ const listeners = new Map<number, Listener>()
  * An event goes to the run it names; one for a run that is no longer listened to is late and of no interest.
  */
 const deliver = (event: NativeEvent) => listeners.get(event.run)?.(event)
+beforeNativeIsGone(() => listeners.clear())
 
 /** This thread's link to its runs. */
 const host = new binding.Host(

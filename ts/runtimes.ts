@@ -24,3 +24,12 @@ export function overDescriptor<S extends net.Socket>(
   socket.connect({ fd } as unknown as net.SocketConnectOpts)
   return socket
 }
+
+/**
+ * Calls back when nothing native may be touched any more. In Node and Bun nobody is left then who could; Deno drops what is native first, and
+ * runs what else was about to be run afterwards.
+ */
+export function beforeNativeIsGone(callback: () => void): void {
+  // Not `exit`, which its test runner does not tell.
+  if (isDeno) (globalThis as unknown as EventTarget).addEventListener('unload', callback)
+}
