@@ -1,6 +1,7 @@
 // What differs between the runtimes that run us: Node, Deno, Bun. Nothing else in here knows which one it is.
 
 import type net from 'node:net'
+import { codedError } from './errors.js'
 
 const isBun = 'bun' in process.versions
 const isDeno = 'deno' in process.versions
@@ -32,4 +33,14 @@ export function overDescriptor<S extends net.Socket>(
 export function beforeNativeIsGone(callback: () => void): void {
   // Not `exit`, which its test runner does not tell.
   if (isDeno) (globalThis as unknown as EventTarget).addEventListener('unload', callback)
+}
+
+/** Node can make a channel for somebody else (see ipc.ts). The others have none that could be lent. */
+export function refuseChannelsElsewhere(): void {
+  if (isNode) return
+  throw codedError(
+    Error,
+    'ERR_OWNED_NO_IPC',
+    "options.stdio has 'ipc', which needs Node; this is another runtime. Nothing was started; talk with the command over a pipe.",
+  )
 }

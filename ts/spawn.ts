@@ -8,6 +8,7 @@ import { begin, closeStream, keeperPath, openStreams } from './native.js'
 import { environment, type RunSettings, readArguments } from './options.js'
 import { OwnedProcess } from './owned-process.js'
 import type { Owner } from './owner.js'
+import { refuseChannelsElsewhere } from './runtimes.js'
 import { startIfEmpty, startInTurn } from './scopes.js'
 import { handOver, hasOutput, type Pipes, planStdio, planTerminal, type StdioPlan } from './stdio.js'
 
@@ -83,6 +84,7 @@ function borrow(settings: RunSettings, plan: StdioPlan): Borrowed {
 
 function openChannel(settings: RunSettings, plan: StdioPlan): BorrowedChannel | undefined {
   if (plan.ipc === undefined) return undefined
+  refuseChannelsElsewhere()
   const channel = ipc().borrowChannel(nodeSpawn, keeperPath, settings.serialization)
   plan.slots[plan.ipc] = channel.slot
   settings.env ??= environment(undefined)
