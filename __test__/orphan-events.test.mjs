@@ -9,6 +9,7 @@ import {
   altered,
   assertAlive,
   assertGone,
+  fileHas,
   freshRegistry,
   past,
   startBot,
@@ -296,6 +297,8 @@ describe('the log', together, () => {
       const reaper = supervise(path)
       await reaper.reapOrphans()
       assert.equal(new Set(linesOf(logFile(path)).map(({ pid }) => pid)).size, 10_000)
+      // Or it would put its own in the place of ours.
+      await fileHas(path, 0)
       writeFileSync(path, JSON.stringify({ version: 1, entries: entries.slice(0, 1) }))
       await supervise(path).reapOrphans()
       assert.equal(linesOf(logFile(path)).length, 1)
