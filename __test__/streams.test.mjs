@@ -1,0 +1,103 @@
+// A run's streams, without a comparison: the same in every runtime, however much goes through them.
+import assert from 'node:assert/strict'
+import { createHash, randomBytes } from 'node:crypto'
+import { once } from 'node:events'
+import { Readable } from 'node:stream'
+import { pipeline } from 'node:stream/promises'
+import { describe, test } from 'node:test'
+import { setTimeout as delay } from 'node:timers/promises'
+import { spawnOwned } from 'spawn-owned'
+import { until } from './support/bots.mjs'
+import { isWindows, NO_SHELL, posixOnly } from './support/system.mjs'
+
+const options = { timeout: 120_000 }
+const MIB = 1 << 20
+const SIZE = (isWindows ? 8 : 64) * MIB
+
+const closed = (child) => once(child, 'close')
+
+/** Everything a stream says. */
+async function all(stream) {
+  const chunks = []
+  for await (const chunk of stream) chunks.push(chunk)
+  return Buffer.concat(chunks)
+}
+
+test(`${SIZE / MIB} MiB go in and come out as they were`, options, async () => {
+  const block = randomBytes(MIB)
+  const [sent, received] = [createHash('sha256'), createHash('sha256')]
+  const source = Readable.from(
+    (function* () {
+      for (let i = 0; i < SIZE / MIB; i++) {
+        block.writeUInt32LE(i)
+        sent.update(block)
+        yield Buffer.from(block)
+      }
+    })(),
+  )
+  const child = spawnOwned('cat')
+  let size = 0
+  const reading = (async () => {
+    for await (const chunk of child.stdout) {
+      size += chunk.length
+      received.update(chunk)
+    }
+  })()
+  await Promise.all([pipeline(source, child.stdin), reading, closed(child)])
+  assert.equal(size, SIZE)
+  assert.equal(received.digest('hex'), sent.digest('hex'))
+})
+
+test('stdout and stderr are apart, each in its order', options, async () => {
+  const line = 'i=0; while [ $i -lt 2000 ]; do echo out $i; echo err $i >&2; i=$((i+1)); done'
+  const child = spawnOwned('sh', ['-c', line])
+  const [out, err] = await Promise.all([all(child.stdout), all(child.stderr), closed(child)])
+  const lines = (word) => Array.from({ length: 2000 }, (_, i) => `${word} ${i}\n`).join('')
+  assert.equal(String(out), lines('out'))
+  assert.equal(String(err), lines('err'))
+})
+
+describe('who does not read', posixOnly(NO_SHELL), () => {
+  test('holds the command up, and gets everything later', options, async () => {
+    // It says on stderr when it is through.
+    const child = spawnOwned('sh', ['-c', `head -c ${SIZE} /dev/zero; echo through >&2`])
+    let through = false
+    child.stderr.on('data', () => {
+      through = true
+    })
+    child.stdout.once('readable', () => {})
+    await until(() => child.stdout.readableLength > 0, 'something was read ahead')
+    // Not to wait for anything, but to give what should be held up the time to go on.
+    await delay(300)
+    assert.equal(through, false)
+    assert.ok(child.stdout.readableLength < 4 * MIB, `${child.stdout.readableLength} bytes are in memory`)
+    const [out] = await Promise.all([all(child.stdout), closed(child)])
+    assert.equal(out.length, SIZE)
+    assert.equal(through, true)
+  })
+
+  test('is a command that does not, either: write() says so, and drain when it does', options, async () => {
+    const child = spawnOwned('sh', ['-c', 'read -r _ <&3; wc -c'], {
+      stdio: ['pipe', 'pipe', 'inherit', 'pipe'],
+    })
+    const block = Buffer.alloc(MIB)
+    let written = 0
+    while (child.stdin.write(block)) written++
+    assert.ok(++written < 8, `${written} MiB were taken`)
+    child.stdio[3].write('go\n')
+    await once(child.stdin, 'drain')
+    child.stdin.end()
+    const [out] = await Promise.all([all(child.stdout), closed(child)])
+    assert.equal(Number(out), written * MIB)
+  })
+})
+
+test('a command that reads no more: EPIPE, or nothing, but no crash', options, async () => {
+  const child = spawnOwned('sh', ['-c', 'exec <&-; echo closed; exec sleep 60'])
+  await once(child.stdout, 'data')
+  const failed = once(child.stdin, 'error').catch((error) => [error])
+  child.stdin.write('x'.repeat(MIB))
+  const [error] = await failed
+  assert.ok(['EPIPE', 'ECONNRESET'].includes(error.code), error.code)
+  assert.equal((await child.cancel()).reason, 'manual-cancel')
+})
