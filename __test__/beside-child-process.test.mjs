@@ -8,7 +8,18 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { spawn, spawnOwned } from './fixtures/side-by-side.mjs'
 import { script } from './support/fixtures.mjs'
-import { isMacos, isWindows, isWine, linuxOnly, NO_PROC, NO_SIGNALS, posixOnly } from './support/system.mjs'
+import {
+  isMacos,
+  isNode,
+  isWindows,
+  isWine,
+  linuxOnly,
+  NO_CHANNELS,
+  NO_PROC,
+  NO_SIGNALS,
+  nodeOnly,
+  posixOnly,
+} from './support/system.mjs'
 
 const options = { timeout: 60_000 }
 
@@ -28,15 +39,19 @@ function resources() {
   )
   return {
     descriptors: readdirSync('/proc/self/fd').length,
-    threads: threads.length,
+    // Bun and Deno have more of their own the more there is to do.
+    threads: isNode ? threads.length : 0,
     children: children.filter((pid) => !readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('zygote'))
       .length,
   }
 }
 
+/** Bun and Deno open some things for themselves, once. Whatever a run left would be there hundreds of times. */
+const SLACK = isNode ? 0 : 3
+
 /** The stock of keepers is filled up when nobody waits for it; then everything is as before, or it never will be. */
 async function settled(before) {
-  const more = () => Object.entries(resources()).filter(([name, count]) => count > before[name])
+  const more = () => Object.entries(resources()).filter(([name, count]) => count > before[name] + SLACK)
   for (let round = 0; round < 100 && more().length > 0; round++) await delay(20)
   assert.deepEqual(more(), [], `more than before: ${JSON.stringify(before)}`)
 }
@@ -158,7 +173,8 @@ describe('soak', linuxOnly(NO_PROC), () => {
   }
   for (const [what, start] of Object.entries(ways)) {
     const runs = (what === 'short runs' ? 500 : 100) / (isWine ? 10 : 1)
-    test(`${runs} ${what} leave descriptors, threads and children as before`, options, async () => {
+    const where = what === 'with a channel' ? nodeOnly(NO_CHANNELS, options) : options
+    test(`${runs} ${what} leave descriptors, threads and children as before`, where, async () => {
       const before = await warmedUp()
       for (let i = 0; i < runs; i += 10) {
         const batch = Array.from({ length: 10 }, start)

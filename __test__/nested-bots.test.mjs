@@ -23,7 +23,7 @@ import {
 import { script } from './support/fixtures.mjs'
 import { treeNamed, treeOptions } from './support/hostile-trees.mjs'
 import { assertReport } from './support/orphans.mjs'
-import { linuxOnly, NO_KEEPER, NO_SETSID, posixOnly } from './support/system.mjs'
+import { linuxOnly, NO_FIFO_STREAMS, NO_KEEPER, NO_SETSID, nodeOnly, posixOnly } from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
 const options = { timeout: 120_000 }
@@ -129,77 +129,81 @@ describe('a bot that is an owned run', posixOnly(NO_KEEPER, together), () => {
   })
 })
 
-describe('a bot that lives in an orphaned run', linuxOnly(NO_SETSID, together), () => {
-  /**
-   * X has a run in which Y is a bot on the same registry, in a session of its own. X, its zygote and its keepers were killed, and the
-   * root is gone: only the cookie says that Y, its helpers and its run belong to X's.
-   */
-  async function inAnOrphan(t) {
-    const path = freshRegistry()
-    const folder = dirname(dirname(path))
-    const [orders, answers] = ['orders', 'answers'].map((name) => join(folder, name))
-    execFileSync('mkfifo', ['-m', '600', orders, answers])
-    const written = openSync(orders, constants.O_RDWR)
-    t.after(() => closeSync(written))
-    const read = openSync(answers, constants.O_RDONLY | constants.O_NONBLOCK)
-    const held = openSync(answers, constants.O_WRONLY)
-    const output = new Socket({ fd: read, readable: true, writable: false })
-    t.after(() => output.destroy())
-    const ask = boss((line) => writeSync(written, line), output)
+describe(
+  'a bot that lives in an orphaned run',
+  nodeOnly(NO_FIFO_STREAMS, linuxOnly(NO_SETSID, together)),
+  () => {
+    /**
+     * X has a run in which Y is a bot on the same registry, in a session of its own. X, its zygote and its keepers were killed, and the
+     * root is gone: only the cookie says that Y, its helpers and its run belong to X's.
+     */
+    async function inAnOrphan(t) {
+      const path = freshRegistry()
+      const folder = dirname(dirname(path))
+      const [orders, answers] = ['orders', 'answers'].map((name) => join(folder, name))
+      execFileSync('mkfifo', ['-m', '600', orders, answers])
+      const written = openSync(orders, constants.O_RDWR)
+      t.after(() => closeSync(written))
+      const read = openSync(answers, constants.O_RDONLY | constants.O_NONBLOCK)
+      const held = openSync(answers, constants.O_WRONLY)
+      const output = new Socket({ fd: read, readable: true, writable: false })
+      t.after(() => output.destroy())
+      const ask = boss((line) => writeSync(written, line), output)
 
-    const x = await startBot(t, path)
-    const line = 'setsid "$1" "$2" "$3" <"$4" >"$5" & exec sleep 60'
-    const args = [script('obedient-bot.mjs'), JSON.stringify({ registryPath: path }), orders, answers]
-    const { pid, runId } = await x.ask('spawn', 'sh', ['-c', line, 'sh', process.execPath, ...args])
-    const y = await start(t, ask, treeNamed('half-setsid'))
-    closeSync(held)
-    const ended = once(output, 'close')
-    await x.killWithHelpers()
-    process.kill(pid, 'SIGKILL')
-    await gone(pid)
-    assertAlive(y.witness)
-    return { ask, ended, path, pid, runId, y }
-  }
+      const x = await startBot(t, path)
+      const line = 'setsid "$1" "$2" "$3" <"$4" >"$5" & exec sleep 60'
+      const args = [script('obedient-bot.mjs'), JSON.stringify({ registryPath: path }), orders, answers]
+      const { pid, runId } = await x.ask('spawn', 'sh', ['-c', line, 'sh', process.execPath, ...args])
+      const y = await start(t, ask, treeNamed('half-setsid'))
+      closeSync(held)
+      const ended = once(output, 'close')
+      await x.killWithHelpers()
+      process.kill(pid, 'SIGKILL')
+      await gone(pid)
+      assertAlive(y.witness)
+      return { ask, ended, path, pid, runId, y }
+    }
 
-  test('does not reap itself, its helpers or its runs', options, async (t) => {
-    const { ask, ended, path, pid, y } = await inAnOrphan(t)
-    const report = await ask('reapOrphans', { graceMs: 100 })
-    assertReport(report, { skipped: [pid] })
-    assert.match(report.skipped[0].reason, /refused/)
-    assertAlive(y.witness)
-    const [entry] = await ask('list', { runId: y.runId })
-    assert.equal(entry.state, 'running')
-    // Its keeper is the one it had.
-    const { exits } = await ask('cancel', y.runId)
-    assert.equal(exits[0].reason, 'manual-cancel')
-    assertGone(y.witness)
-    // And the entry is there for somebody who may.
-    assertReport(await supervise(path).reapOrphans(), { killed: [pid] })
-    await ended
-  })
+    test('does not reap itself, its helpers or its runs', options, async (t) => {
+      const { ask, ended, path, pid, y } = await inAnOrphan(t)
+      const report = await ask('reapOrphans', { graceMs: 100 })
+      assertReport(report, { skipped: [pid] })
+      assert.match(report.skipped[0].reason, /refused/)
+      assertAlive(y.witness)
+      const [entry] = await ask('list', { runId: y.runId })
+      assert.equal(entry.state, 'running')
+      // Its keeper is the one it had.
+      const { exits } = await ask('cancel', y.runId)
+      assert.equal(exits[0].reason, 'manual-cancel')
+      assertGone(y.witness)
+      // And the entry is there for somebody who may.
+      assertReport(await supervise(path).reapOrphans(), { killed: [pid] })
+      await ended
+    })
 
-  test('does not do it by cancelling the run either', options, async (t) => {
-    const { ask, ended, path, runId, y } = await inAnOrphan(t)
-    await ask('cancel', runId, { graceMs: 100 }).catch(() => {})
-    assertAlive(y.witness)
-    assert.deepEqual(
-      (await ask('list', { runId: y.runId })).map(({ state }) => state),
-      ['running'],
-    )
-    await supervise(path).cancel(y.runId)
-    assertGone(y.witness)
-    await supervise(path).reapOrphans()
-    await ended
-  })
+    test('does not do it by cancelling the run either', options, async (t) => {
+      const { ask, ended, path, runId, y } = await inAnOrphan(t)
+      await ask('cancel', runId, { graceMs: 100 }).catch(() => {})
+      assertAlive(y.witness)
+      assert.deepEqual(
+        (await ask('list', { runId: y.runId })).map(({ state }) => state),
+        ['running'],
+      )
+      await supervise(path).cancel(y.runId)
+      assertGone(y.witness)
+      await supervise(path).reapOrphans()
+      await ended
+    })
 
-  test('is ended with all it has by one that does not', options, async (t) => {
-    const { ended, path, pid, y } = await inAnOrphan(t)
-    const { killed } = await supervise(path).reapOrphans()
-    assert.ok(killed.includes(pid))
-    await ended
-    await y.witness.gone(20_000)
-    // Whether Y's run was ended with it or by its own keeper, it is over.
-    const next = supervise(path)
-    await until(async () => (await next.reapOrphans()) && next.list().length === 0, 'no entry is left')
-  })
-})
+    test('is ended with all it has by one that does not', options, async (t) => {
+      const { ended, path, pid, y } = await inAnOrphan(t)
+      const { killed } = await supervise(path).reapOrphans()
+      assert.ok(killed.includes(pid))
+      await ended
+      await y.witness.gone(20_000)
+      // Whether Y's run was ended with it or by its own keeper, it is over.
+      const next = supervise(path)
+      await until(async () => (await next.reapOrphans()) && next.list().length === 0, 'no entry is left')
+    })
+  },
+)

@@ -54,9 +54,10 @@ describe('import and require', () => {
     const required = require('spawn-owned/child_process')
     const expected = Object.keys(child_process).toSorted()
     assert.deepEqual(Object.keys(required).toSorted(), expected)
+    // They were listed when the package was built, by Node; another runtime may lack some.
     assert.deepEqual(
       Object.keys(dropInNames)
-        .filter((name) => name !== 'default')
+        .filter((name) => name !== 'default' && dropInNames[name] !== undefined)
         .toSorted(),
       expected,
     )

@@ -24,7 +24,15 @@ import { program } from './support/fixtures.mjs'
 import { treeNamed } from './support/hostile-trees.mjs'
 import { namespace, withoutNamespace } from './support/namespace.mjs'
 import { assertReport, crashed, crashedAs, GRACE_MS, kept, mistaken, owned } from './support/orphans.mjs'
-import { isWindows, NO_KEEPER, NO_SESSIONS, NO_USERS, posixOnly } from './support/system.mjs'
+import {
+  isWindows,
+  NO_GROUPS,
+  NO_KEEPER,
+  NO_SESSIONS,
+  NO_USERS,
+  notInDeno,
+  posixOnly,
+} from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
 const options = { timeout: 120_000 }
@@ -210,7 +218,7 @@ test('a run of the same id in another registry is somebody else’s', options, a
   assert.equal(await other.bot.ask('state', runId), 'running')
 })
 
-describe('not permitted', { ...together, skip: asRoot.skip }, () => {
+describe('not permitted', notInDeno(NO_GROUPS, { ...together, skip: asRoot.skip }), () => {
   const NOBODY = 65_534
 
   async function reapAsNobody(t, record) {

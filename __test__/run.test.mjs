@@ -15,7 +15,10 @@ import {
   NO_PROC,
   NO_SESSIONS,
   NO_SIGNALS,
+  NO_WORKERS_END,
+  notInDeno,
   notUnderWine,
+  OTHER_ARGUMENTS,
   posixOnly,
   WINE_CANNOT_ASK,
 } from './support/system.mjs'
@@ -212,7 +215,7 @@ describe('wait()', () => {
     assert.equal((await spawnOwned('sh', ['-c', 'yes | head -c 5000']).wait()).exitCode, 0)
   })
 
-  test('keeps the bot alive', options, () => {
+  test('keeps the bot alive', notInDeno(OTHER_ARGUMENTS, options), () => {
     const code = `import { spawnOwned } from 'spawn-owned'
       console.log((await spawnOwned('true').wait()).reason)`
     const args = ['--input-type=module', '-e', code]
@@ -328,7 +331,7 @@ describe('a worker thread', () => {
     assert.equal(output, 'worker\n')
   })
 
-  test('that is terminated takes its runs with it', options, async (t) => {
+  test('that is terminated takes its runs with it', notInDeno(NO_WORKERS_END, options), async (t) => {
     const witness = openWitness(t)
     const worker = start(program('half-setsid'), witness.path)
     await witness.ready(33)

@@ -16,7 +16,7 @@ import {
 } from './support/bots.mjs'
 import { program, script } from './support/fixtures.mjs'
 import { treeNamed, treeOptions } from './support/hostile-trees.mjs'
-import { isWindows, linuxOnly, NO_NAMESPACES } from './support/system.mjs'
+import { isWindows, linuxOnly, NO_CHANNELS, NO_NAMESPACES, nodeOnly } from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
 const options = { timeout: 120_000 }
@@ -274,7 +274,7 @@ describe('one that waits', together, () => {
     assert.deepEqual([out, err.trim()], ['done\n', '100000'])
   })
 
-  test('gets messages that were sent before it ran', options, async (t) => {
+  test('gets messages that were sent before it ran', nodeOnly(NO_CHANNELS, options), async (t) => {
     const { here, witness } = await earlier(t)
     const stdio = ['ignore', 'ignore', 'inherit', 'ipc']
     const child = here.spawnOwned(process.execPath, [script('answers-messages.mjs')], { ...replacing, stdio })
@@ -287,7 +287,7 @@ describe('one that waits', together, () => {
     assert.equal((await child.wait()).reason, 'exit')
   })
 
-  test('and was called off closes its channel', options, async (t) => {
+  test('and was called off closes its channel', nodeOnly(NO_CHANNELS, options), async (t) => {
     const first = await earlier(t)
     const second = waiting(t, first, { stdio: ['ignore', 'ignore', 'ignore', 'ipc'] })
     const closed = once(second.child, 'close')

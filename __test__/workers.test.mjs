@@ -7,7 +7,7 @@ import { Worker } from 'node:worker_threads'
 import { assertAlive, assertGone, fileHas, freshRegistry, supervise } from './support/bots.mjs'
 import { program, script } from './support/fixtures.mjs'
 import { treeNamed } from './support/hostile-trees.mjs'
-import { NO_TTY, posixOnly } from './support/system.mjs'
+import { NO_TTY, NO_WORKERS_END, notInDeno, posixOnly } from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
 const options = { timeout: 120_000 }
@@ -107,7 +107,7 @@ describe('the end of a worker', () => {
       return once(worker, 'exit')
     },
   })) {
-    test(`by ${how} ends its runs, and nobody else's`, options, async (t) => {
+    test(`by ${how} ends its runs, and nobody else's`, notInDeno(NO_WORKERS_END, options), async (t) => {
       const path = freshRegistry()
       const [one, other] = startWorkers(t, path, 2)
       const here = supervise(path)

@@ -1,6 +1,6 @@
 // The hostile trees, one row each. Tests go through this table; what a row says is what they expect.
 import { program, script } from './fixtures.mjs'
-import { isLinux, isMacos, isWindows, NO_PROC, NO_STOPPING, NO_SUBREAPER } from './system.mjs'
+import { forScripts, isLinux, isMacos, isWindows, NO_PROC, NO_STOPPING, NO_SUBREAPER } from './system.mjs'
 
 /**
  * @typedef HostileTree
@@ -35,7 +35,7 @@ const shell = (command, flag, line) => (witness) => [
 ]
 const npxLike = (when) => (witness) => [
   process.execPath,
-  [script('npx-like.mjs'), witness, when, program('stays')],
+  [...forScripts, script('npx-like.mjs'), witness, when, program('stays')],
 ]
 
 /** @type {HostileTree[]} */

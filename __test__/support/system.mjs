@@ -12,8 +12,23 @@ export const isLinux = process.platform === 'linux'
 /** Bun and Deno say that they are Node as well. */
 export const isNode = !('bun' in process.versions || 'deno' in process.versions)
 
+const isDeno = 'deno' in process.versions
+
+/** What comes before the name of a script when this runtime is a run's command. Deno's own child_process adds it unasked. */
+export const forScripts = isDeno ? ['run', '--allow-all', '--node-modules-dir=manual'] : []
+
 /** Wine is Windows, but for what it does not know. */
 export const isWine = isWindows && 'WINEUSERNAME' in process.env
+
+/** Why something is left out in Bun and Deno, or in Deno alone. */
+export const NO_CHANNELS = 'only Node has channels that can be lent to a command'
+export const NOT_NODES = "only Node's child_process is what ours is compared with"
+export const NO_FIFO_STREAMS = 'only Node makes a stream of a FIFO'
+export const NO_WORKERS_END = 'Deno does not tell an addon that a worker was ended'
+export const NO_ORDER = 'Deno may tell of an exit before it has read what was written before that'
+export const OTHER_ARGUMENTS = 'Deno takes code and scripts with other arguments than Node'
+export const NO_WAITING = 'the runner of Deno does not wait for what the test before does at its end'
+export const NO_GROUPS = 'Deno has no process.setgroups'
 
 /** Why something is left out on Windows, or everywhere but on Linux. Each reason is the whole truth. */
 export const NO_SIGNALS = 'Windows has no signals but the one that ends, and CTRL_BREAK'
@@ -56,6 +71,19 @@ export const posixOnly = (reason, options = {}) => ({ ...options, skip: isWindow
 
 /** The options of a test that has a meaning on Linux only, for this reason. */
 export const linuxOnly = (reason, options = {}) => ({ ...options, skip: !isLinux && reason })
+
+/** The options of a test of something that only Node has, for this reason. */
+export const nodeOnly = (reason, options = {}) => unless(!isNode, reason, options)
+
+/** The same for what Deno alone has not. */
+export const notInDeno = (reason, options = {}) => unless(isDeno, reason, options)
+
+/** The test runners of Bun and Deno do not tell reasons, so it is said here. */
+function unless(isLacking, reason, options) {
+  if (!isLacking) return options
+  console.log(`# skipped here: ${reason}`)
+  return { ...options, skip: reason }
+}
 
 /** The options of a test of something that Wine does not have, or that child_process itself cannot do there, for this reason. */
 export const notUnderWine = (reason, options = {}) => ({ ...options, skip: isWine && reason })
