@@ -7,7 +7,7 @@ import { Worker } from 'node:worker_threads'
 import { assertAlive, assertGone, fileHas, freshRegistry, supervise } from './support/bots.mjs'
 import { program, script } from './support/fixtures.mjs'
 import { treeNamed } from './support/hostile-trees.mjs'
-import { NO_TTY, NO_WORKERS_END, notInDeno, posixOnly } from './support/system.mjs'
+import { NO_SHELL, NO_TTY, NO_WORKERS_END, notInDeno, posixOnly } from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
 const options = { timeout: 120_000 }
@@ -46,7 +46,7 @@ async function standing(t, { ask }, tree = treeNamed('half-setsid')) {
 }
 
 describe('several workers at once', () => {
-  test('run commands, and each hears of its own', options, async (t) => {
+  test('run commands, and each hears of its own', posixOnly(NO_SHELL, options), async (t) => {
     const path = freshRegistry()
     const workers = startWorkers(t, path, 4)
     const tasks = workers.flatMap(({ ask }, worker) =>

@@ -44,5 +44,6 @@ export const restless = new Set(
     'tampered-registry',
     'usage',
     'windows-trees',
+    'workers',
   ].map((name) => `${name}.test.mjs`),
 )
