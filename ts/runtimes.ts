@@ -40,7 +40,7 @@ export function refuseChannelsElsewhere(): void {
   if (isNode) return
   throw codedError(
     Error,
-    'ERR_OWNED_NO_IPC',
+    'ERR_OWNED_RUNTIME',
     "options.stdio has 'ipc', which needs Node; this is another runtime. Nothing was started; talk with the command over a pipe.",
   )
 }
