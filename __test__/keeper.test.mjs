@@ -19,7 +19,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { output, record, spawn, spawnOwned } from './fixtures/side-by-side.mjs'
 import { program, script } from './support/fixtures.mjs'
-import { linuxTests, NO_PROC } from './support/system.mjs'
+import { linuxTests, NO_GROUPS, NO_PROC, NOT_NODES, notInDeno } from './support/system.mjs'
 import { openWitness, READY } from './support/witness.mjs'
 
 const { describe, test } = linuxTests(NO_PROC)
@@ -293,8 +293,12 @@ describe('commands inherit what the bot has changed since its first one:', () =>
     ['its effective user', asRoot],
     ['its user, in a directory only root may enter', asRoot, 'private'],
   ]
+  const LACKING_IN_DENO = {
+    'its groups': NO_GROUPS,
+    'its user, in a directory only root may enter': NOT_NODES,
+  }
   for (const [what, skip, argument = ''] of changes) {
-    test(what, { ...options, skip }, async (t) => {
+    test(what, notInDeno(LACKING_IN_DENO[what], { ...options, skip }), async (t) => {
       const directory = copyOfPackage(t)
       const extra = argument === 'private' ? join(directory, 'private') : argument
       if (argument === 'private') mkdirSync(extra, { mode: 0o700 })

@@ -23,7 +23,15 @@ import {
 import { script } from './support/fixtures.mjs'
 import { treeNamed, treeOptions } from './support/hostile-trees.mjs'
 import { assertReport } from './support/orphans.mjs'
-import { linuxOnly, NO_FIFO_STREAMS, NO_KEEPER, NO_SETSID, nodeOnly, posixOnly } from './support/system.mjs'
+import {
+  forScripts,
+  linuxOnly,
+  NO_FIFO_STREAMS,
+  NO_KEEPER,
+  NO_SETSID,
+  nodeOnly,
+  posixOnly,
+} from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
 const options = { timeout: 120_000 }
@@ -69,7 +77,9 @@ describe('a bot that is an owned run', posixOnly(NO_KEEPER, together), () => {
     const outer = supervise(freshRegistry(), { graceMs: 500 })
     const path = freshRegistry()
     const args = [script('obedient-bot.mjs'), JSON.stringify({ registryPath: path })]
-    const run = outer.spawnOwned(process.execPath, args, { stdio: ['pipe', 'pipe', 'inherit'] })
+    const run = outer.spawnOwned(process.execPath, [...forScripts, ...args], {
+      stdio: ['pipe', 'pipe', 'inherit'],
+    })
     t.after(() => run.cancel({ graceMs: 0 }))
     return { ask: boss((line) => run.stdin.write(line), run.stdout), path, run }
   }

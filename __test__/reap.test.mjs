@@ -31,6 +31,7 @@ import { program, script } from './support/fixtures.mjs'
 import { elusiveTree, treeNamed, treeOptions } from './support/hostile-trees.mjs'
 import { assertReport, crashed, crashedAs, kept, mistaken, owned } from './support/orphans.mjs'
 import {
+  forScripts,
   isWindows,
   linuxOnly,
   NO_KEEPER,
@@ -39,8 +40,6 @@ import {
   NO_STOPPING,
   NO_ZOMBIES,
   NOT_FROM_OUTSIDE,
-  notInDeno,
-  OTHER_ARGUMENTS,
   posixOnly,
 } from './support/system.mjs'
 import { CLEANED_UP, openWitness } from './support/witness.mjs'
@@ -82,19 +81,15 @@ describe('its bot is dead:', together, () => {
     assertReport(await next.reapOrphans(), {})
   })
 
-  test(
-    'ended with it are a bot that was its run, and the runs of that',
-    notInDeno(OTHER_ARGUMENTS, options),
-    async (t) => {
-      const nested = [script('nested-bot.mjs'), elusiveTree().command('')[0]]
-      const env = { ...process.env, SPAWN_OWNED_REGISTRY: freshRegistry() }
-      const tree = { ready: 2, command: (path) => [process.execPath, [...nested, path]] }
-      const { next, pid, witness } = await crashed(t, { tree, env })
-      assertReport(await next.reapOrphans(), { killed: [pid] })
-      // The inner keeper has heard of the inner bot's end.
-      await witness.gone(20_000)
-    },
-  )
+  test('ended with it are a bot that was its run, and the runs of that', options, async (t) => {
+    const nested = [script('nested-bot.mjs'), elusiveTree().command('')[0]]
+    const env = { ...process.env, SPAWN_OWNED_REGISTRY: freshRegistry() }
+    const tree = { ready: 2, command: (path) => [process.execPath, [...forScripts, ...nested, path]] }
+    const { next, pid, witness } = await crashed(t, { tree, env })
+    assertReport(await next.reapOrphans(), { killed: [pid] })
+    // The inner keeper has heard of the inner bot's end.
+    await witness.gone(20_000)
+  })
 
   test('SIGTERM comes first, and the grace is granted', posixOnly(NOT_FROM_OUTSIDE, options), async (t) => {
     const tree = { ready: 2, command: (path) => [program('cleans-up-on-sigterm'), [path]] }

@@ -80,7 +80,7 @@ export const notInDeno = (reason, options = {}) => unless(isDeno, reason, option
 
 /** The test runners of Bun and Deno do not tell reasons, so it is said here. */
 function unless(isLacking, reason, options) {
-  if (!isLacking) return options
+  if (!isLacking || !reason) return options
   console.log(`# skipped here: ${reason}`)
   return { ...options, skip: reason }
 }
