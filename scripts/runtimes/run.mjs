@@ -1,0 +1,87 @@
+// `npm run test:runtimes`: the tests in Node 20, 22, 24 and 26, in Bun and in Deno, each fetched from npm.
+//   npm run test:runtimes -- bun node26           some runtimes only
+//   npm run test:runtimes -- cancel.test.mjs      some files only
+//   npm run test:runtimes -- --ci                 what CI runs (see plan.mjs)
+//   npm run test:runtimes -- --document           writes what came out, now and before, into docs/runtimes.md
+//   npm run test:runtimes -- --verbose            each file, and why tests were skipped
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { basename, join } from 'node:path'
+import { parseArgs } from 'node:util'
+import { say } from '../tools.mjs'
+import { save, writeDocument } from './document.mjs'
+import { allFiles, leftOut, sample } from './plan.mjs'
+import { Report } from './report.mjs'
+import { install, isHere, runtimes } from './runtimes.mjs'
+import { endAll, runFiles } from './suite.mjs'
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: {
+    ci: { type: 'boolean', default: false },
+    document: { type: 'boolean', default: false },
+    verbose: { type: 'boolean', default: false },
+  },
+})
+const files = chosenFiles()
+const chosen = chosenRuntimes()
+if (!isHere) refuse('the runtimes are fetched for Linux on x64 and arm64 only')
+
+// Tests that do not care where their runs are recorded.
+const folder = mkdtempSync(join(tmpdir(), 'spawn-owned-test-'))
+process.env.SPAWN_OWNED_REGISTRY = join(folder, 'process-registry.json')
+process.on('exit', () => rmSync(folder, { recursive: true, force: true }))
+
+const installed = chosen.map((runtime) => ({ runtime, ...install(runtime) }))
+endOnSignals()
+for (const { runtime, program, version } of installed) {
+  const report = new Report(runtime, version, values.verbose)
+  const began = performance.now()
+  say(`Testing with ${runtime.title} ${version}`)
+  await runFiles(runtime, program, filesFor(runtime), 2, (result) => report.add(result))
+  if (!report.finish()) process.exitCode = 1
+  const seconds = (performance.now() - began) / 1000
+  if (values.verbose) console.log(`${runtime.title}: ${seconds.toFixed(0)} s`)
+  save(runtime, version, report.results)
+}
+if (values.document) writeDocument()
+
+function filesFor({ name }) {
+  const wanted = values.ci ? sample() : files
+  return wanted.filter((file) => !leftOut(name).has(file)).map((file) => join('__test__', file))
+}
+
+function chosenRuntimes() {
+  const names = positionals.filter((name) => !name.endsWith('.mjs'))
+  const unknown = names.filter((name) => !runtimes.some((runtime) => runtime.name === name))
+  if (unknown.length > 0)
+    refuse(`no such runtime: ${unknown.join(', ')}; there are ${runtimes.map(({ name }) => name).join(', ')}`)
+  if (names.length > 0) return runtimes.filter(({ name }) => names.includes(name))
+  // CI has run everything in this very one.
+  const here = `node${process.versions.node.split('.')[0]}`
+  return values.ci ? runtimes.filter(({ name }) => name !== here) : runtimes
+}
+
+function chosenFiles() {
+  const names = positionals.filter((name) => name.endsWith('.mjs')).map((name) => basename(name))
+  const unknown = names.filter((name) => !allFiles.includes(name))
+  if (unknown.length > 0) refuse(`no such test: ${unknown.join(', ')}`)
+  return names.length === 0 ? allFiles : names
+}
+
+function refuse(why) {
+  console.error(why)
+  process.exit(2)
+}
+
+/** Only now: the steps before wait for a command, and a handler would not be called until that has ended. Without one they just end. */
+function endOnSignals() {
+  for (const [signal, code] of [
+    ['SIGINT', 130],
+    ['SIGTERM', 143],
+  ])
+    process.on(signal, () => {
+      endAll()
+      process.exit(code)
+    })
+}
