@@ -25,7 +25,8 @@ test('a span for each run, and the counters', { timeout: 120_000 }, async () => 
     ['run', 'manual-cancel', undefined, session, undefined, ['started', 'exiting'], undefined],
     ['run', 'spawn-error', undefined, undefined, undefined, [], 'spawn no-such-agent ENOENT'],
   ])
-  assert.ok(spans[1].durationMs >= 2995, `${spans[1].durationMs} ms`)
+  // A span begins when the bot hears of its run, which may be a while after the deadline began.
+  assert.ok(spans[1].durationMs >= 2000, `${spans[1].durationMs} ms`)
   assert.equal(new Set(spans.map(({ attributes }) => attributes['run.id'])).size, 4)
 
   const figure = (name, labels = {}) =>
