@@ -3,12 +3,12 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { freshRegistry } from './support/bots.mjs'
 import { grown, startSoak } from './support/soak.mjs'
-import { linuxOnly, NO_PROC } from './support/system.mjs'
+import { linuxOnly, NO_CHANNELS, NO_PROC, nodeOnly } from './support/system.mjs'
 
 const options = { timeout: 300_000 }
 const MB = 1 << 20
 
-test('three hundred runs, and nothing is left of them', options, async (t) => {
+test('three hundred runs, and nothing is left of them', nodeOnly(NO_CHANNELS, options), async (t) => {
   const bot = startSoak(t, freshRegistry())
   assert.deepEqual(await bot.play(100), [], 'the first ones')
   const before = await bot.settled({ ...(await bot.measure()), zombies: 0, live: 0 })
