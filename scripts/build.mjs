@@ -1,5 +1,4 @@
-// Builds everything: the addon and the keeper into native/ (on Windows, which has no keeper, into native/win32-<arch>/), the TypeScript into
-// dist/.
+// Builds everything: the addon and the keeper into native/ (on Windows into native/win32-<arch>/), the TypeScript into dist/.
 // `--quiet` prints only what goes wrong.
 import { spawnSync } from 'node:child_process'
 import {
@@ -20,12 +19,13 @@ import { bin, isMacos, isWindows, root, run } from './tools.mjs'
 
 const quiet = process.argv.includes('--quiet') ? ['--quiet'] : []
 const native = join(root, 'native')
+const keeper = isWindows ? 'spawn-owned-keeper.exe' : 'spawn-owned-keeper'
 /** Where ts/native.ts looks first. What is built for Windows elsewhere lies there, too (scripts/windows). */
 const installed = isWindows ? join(native, `win32-${process.arch}`) : native
 mkdirSync(installed, { recursive: true })
 
 await buildAddon()
-if (!isWindows) buildKeeper()
+buildKeeper()
 buildTypeScript()
 
 /**
@@ -79,12 +79,10 @@ function moveAway(place) {
  */
 function buildKeeper() {
   const target = keeperTarget()
+  // An address that is fixed is of no use there.
+  const flags = ['-C target-feature=+crt-static', ...(isWindows ? [] : ['-C relocation-model=static'])]
   const args = ['build', '--profile', 'keeper', '--bin', 'spawn-owned-keeper', '--target', target, ...quiet]
-  const env = {
-    ...process.env,
-    RUSTFLAGS:
-      `${process.env.RUSTFLAGS ?? ''} -C target-feature=+crt-static -C relocation-model=static`.trim(),
-  }
+  const env = { ...process.env, RUSTFLAGS: [process.env.RUSTFLAGS ?? '', ...flags].join(' ').trim() }
   // Its one warning, that a static library cannot be an addon too, is of no interest; its errors show in the second try.
   const isLinked = !isMacos && spawnSync('cargo', args, { cwd: root, env, stdio: 'ignore' }).status === 0
   if (!isLinked) {
@@ -95,12 +93,13 @@ function buildKeeper() {
     }
     run('cargo', args)
   }
-  install(join(root, 'target', target, 'keeper', 'spawn-owned-keeper'), 'spawn-owned-keeper')
+  install(join(root, 'target', target, 'keeper', keeper), keeper)
 }
 
 /** With musl it is half the size. If that cannot be had, the C library that is here does as well. */
 function keeperTarget() {
   const host = hostTriple()
+  if (!host.endsWith('-linux-gnu')) return host
   const musl = host.replace(/-linux-gnu$/, '-linux-musl')
   const rustup = (...args) => spawnSync('rustup', args, { encoding: 'utf8', timeout: 120_000 })
   const { stdout } = rustup('target', 'list', '--installed')
