@@ -1,7 +1,16 @@
 // What npm installs: one implementation behind two kinds of module, with types for both.
 import assert from 'node:assert/strict'
 import child_process, { spawnSync } from 'node:child_process'
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
@@ -10,11 +19,20 @@ import { fileURLToPath } from 'node:url'
 import imported, * as names from 'spawn-owned'
 import dropIn, * as dropInNames from 'spawn-owned/child_process'
 import pty, * as ptyNames from 'spawn-owned/node-pty'
-import { NO_LINKS, posixOnly } from './support/system.mjs'
+import { builtFolder, pack, stagePackage } from '../scripts/packages.mjs'
+import { packageName, targets, thisTarget } from '../scripts/targets/list.mjs'
+import { isWine, NO_LINKS, NO_USERS, posixOnly } from './support/system.mjs'
 
 const require = createRequire(import.meta.url)
+const NO_NPM = 'there is no npm beside a node.exe under Wine'
 const root = fileURLToPath(new URL('..', import.meta.url))
 const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
+
+function temporary(t, prefix) {
+  const folder = mkdtempSync(join(tmpdir(), prefix))
+  t.after(() => rmSync(folder, { recursive: true, maxRetries: 10 }))
+  return folder
+}
 
 describe('import and require', () => {
   test('give the same functions', () => {
@@ -89,6 +107,64 @@ test('every file that package.json promises exists', () => {
   for (const hook of ['preinstall', 'install', 'postinstall']) assert.equal(manifest.scripts[hook], undefined)
 })
 
+describe('platform packages', () => {
+  const platforms = targets.map(({ platform }) => platform)
+  const own = (platform) => JSON.parse(readFileSync(join(root, 'npm', platform, 'package.json'), 'utf8'))
+
+  test('there is one for each platform, and the main package asks for exactly these, in its own version', () => {
+    const folders = readdirSync(join(root, 'npm')).filter((name) => name !== 'README.md')
+    assert.deepEqual(folders.toSorted(), platforms.toSorted())
+    const expected = Object.fromEntries(targets.map((target) => [packageName(target), manifest.version]))
+    assert.deepEqual(manifest.optionalDependencies, expected)
+    assert.deepEqual(
+      manifest.napi.targets,
+      targets.map(({ triple }) => triple),
+    )
+  })
+
+  for (const target of targets) {
+    test(`${target.platform} is installed where it fits, unpacked, and runs nothing`, () => {
+      const { name, version, os, cpu, libc, files, preferUnplugged, scripts, dependencies, engines } = own(
+        target.platform,
+      )
+      assert.deepEqual(
+        { name, version, os, cpu, libc, files },
+        {
+          ...{ name: packageName(target), version: manifest.version, os: [target.os], cpu: [target.cpu] },
+          ...{ libc: target.libc && [target.libc], files: target.files },
+        },
+      )
+      assert.equal(preferUnplugged, true)
+      assert.deepEqual([scripts, dependencies, engines], [undefined, undefined, manifest.engines])
+      assert.match(readFileSync(join(root, 'npm', target.platform, 'README.md'), 'utf8'), new RegExp(name))
+    })
+  }
+
+  test('are packed with the files they promise, the executables executable', posixOnly(NO_USERS), (t) => {
+    const target = thisTarget()
+    const packed = pack(stagePackage(target, builtFolder(target)), temporary(t, 'packed-'))
+    const expected = [...target.files, 'LICENSE', 'README.md', 'package.json']
+    assert.deepEqual(packed.files.map(({ path }) => path).toSorted(), expected.toSorted())
+    for (const { path, mode } of packed.files)
+      if (target.files.includes(path)) assert.equal(mode & 0o111, 0o111, path)
+  })
+})
+
+test('the main package is packed without anything native, sources or tests', {
+  skip: isWine && NO_NPM,
+}, (t) => {
+  const { files } = pack(root, temporary(t, 'packed-'))
+  const top = new Set(files.map(({ path }) => path.split('/')[0]))
+  assert.deepEqual(
+    [...top].toSorted(),
+    [...manifest.files, 'LICENSE', 'README.md', 'package.json'].toSorted(),
+  )
+  assert.deepEqual(
+    files.map(({ path }) => path).filter((path) => /\.(node|rs|map)$|keeper/.test(path)),
+    [],
+  )
+})
+
 describe('types', () => {
   const body = `
 const child = spawnOwned('claude', ['-p', 'x'], { runId: 'r', labels: { agent: 'a' }, timeoutMs: 1, onOwnerExit: 'keep' })
@@ -158,8 +234,7 @@ const { cancel, createSupervisor, installSignalHandlers, shutdown, spawnOwned } 
 ${body}`
 
   test('hold in a strict project, in both kinds of module', posixOnly(NO_LINKS, { timeout: 60_000 }), (t) => {
-    const project = mkdtempSync(join(tmpdir(), 'types-'))
-    t.after(() => rmSync(project, { recursive: true, maxRetries: 10 }))
+    const project = temporary(t, 'types-')
     mkdirSync(join(project, 'node_modules', '@types'), { recursive: true })
     symlinkSync(root, join(project, 'node_modules', 'spawn-owned'))
     for (const name of ['@types/node', 'undici-types']) {

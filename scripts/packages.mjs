@@ -1,0 +1,39 @@
+// The packages as npm publishes them, made below target/ from what was built.
+import { execFileSync } from 'node:child_process'
+import { chmodSync, copyFileSync, cpSync, existsSync, mkdirSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
+import { thisTarget } from './targets/list.mjs'
+import { isWindows, root } from './tools.mjs'
+
+const staged = join(root, 'target', 'packages')
+
+/** Where a target's native part was built: for release, or, if it is this machine's, for this checkout. Undefined if it was not. */
+export function builtFolder(target) {
+  const native = join(root, 'native')
+  const folders = [join(native, target.platform), ...(target === thisTarget() ? [native] : [])]
+  return folders.find((folder) => target.files.every((file) => existsSync(join(folder, file))))
+}
+
+/** A folder with all that the target's package is to hold, `from` where it was built. */
+export function stagePackage(target, from) {
+  const folder = join(staged, target.platform)
+  rmSync(folder, { recursive: true, force: true })
+  mkdirSync(folder, { recursive: true })
+  cpSync(join(root, 'npm', target.platform), folder, { recursive: true })
+  copyFileSync(join(root, 'LICENSE'), join(folder, 'LICENSE'))
+  for (const file of target.files) {
+    copyFileSync(join(from, file), join(folder, file))
+    // Artifacts of a workflow come without.
+    chmodSync(join(folder, file), 0o755)
+  }
+  return folder
+}
+
+/** Makes a tarball of a package's folder. Returns its path, and what is in it: `files` (path, size, mode), `unpackedSize`. */
+export function pack(folder, destination) {
+  mkdirSync(destination, { recursive: true })
+  const args = ['pack', '--json', '--ignore-scripts', '--pack-destination', destination]
+  const options = { cwd: folder, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'], shell: isWindows }
+  const [packed] = JSON.parse(execFileSync('npm', args, options))
+  return { ...packed, tarball: join(destination, packed.filename.replace('@', '').replace('/', '-')) }
+}
