@@ -2,9 +2,16 @@
 
 import { existsSync } from 'node:fs'
 import { constants } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import type * as Binding from '../native/binding.js'
 import { codedError } from './errors.js'
+import {
+  byLibc,
+  currentLibc,
+  type InstalledPackage,
+  notInstalledMessage,
+  platformPackages,
+} from './platform.js'
 import { beforeNativeIsGone } from './runtimes.js'
 
 const { SIGKILL } = constants.signals
@@ -19,19 +26,21 @@ function* candidates(): Generator<string> {
   // What was built on another system lies beside what is for that system.
   if (process.platform !== 'linux') yield join(local, `${process.platform}-${process.arch}`)
   yield local
-  for (const name of platformPackages()) {
-    try {
-      yield join(require.resolve(`${name}/package.json`), '..')
-    } catch {
-      // Not installed; `load` says so if none is.
-    }
-  }
+  for (const { directory } of installedPackages()) yield directory
 }
 
-/** Which libc this is npm has found out already, when it chose the package to install; asking Node takes 5 ms. */
-function platformPackages(): string[] {
-  const platform = `@spawn-owned/${process.platform}-${process.arch}`
-  return process.platform === 'linux' ? [`${platform}-gnu`, `${platform}-musl`] : [platform]
+/** Usually npm has installed only the one whose libc fits, and nobody needs to ask which that is. */
+function installedPackages(): InstalledPackage[] {
+  const found = platformPackages(process.platform, process.arch).flatMap((name) => {
+    try {
+      return [{ name, directory: dirname(require.resolve(`${name}/package.json`)) }]
+    } catch {
+      // Not installed; `load` says so if none is.
+      return []
+    }
+  })
+  // Some installers take them all, and what is made for glibc may load beside musl and fail later.
+  return found.length < 2 ? found : byLibc(found, currentLibc())
 }
 
 const suffix = process.platform === 'win32' ? '.exe' : ''
@@ -48,12 +57,9 @@ function load(): { binding: typeof Binding; keeper: string } {
       cause ??= error
     }
   }
-  const error = codedError(
-    Error,
-    'ERR_OWNED_NOT_INSTALLED',
-    `spawn-owned has no native part for ${process.platform} ${process.arch} that loads here. ` +
-      `Install ${platformPackages().join(' or ')} (is it left out by --omit=optional?), or run "npm run build" in a checkout.`,
-  )
+  const found = installedPackages().map(({ name }) => name)
+  const message = notInstalledMessage(process.platform, process.arch, currentLibc(), found)
+  const error = codedError(Error, 'ERR_OWNED_NOT_INSTALLED', message)
   throw Object.assign(error, cause === undefined ? {} : { cause })
 }
 
