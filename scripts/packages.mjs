@@ -7,11 +7,18 @@ import { isWindows, root } from './tools.mjs'
 
 const staged = join(root, 'target', 'packages')
 
-/** Where a target's native part was built: for release, or, if it is this machine's, for this checkout. Undefined if it was not. */
+const isComplete = (target, folder) => target.files.every((file) => existsSync(join(folder, file)))
+
+/** Where a target's native part was built to be published. Undefined if it was not. */
+export function releaseFolder(target) {
+  const folder = join(root, 'native', target.platform)
+  return isComplete(target, folder) ? folder : undefined
+}
+
+/** The same, or, if it is this machine's, where it was built for this checkout. */
 export function builtFolder(target) {
-  const native = join(root, 'native')
-  const folders = [join(native, target.platform), ...(target === thisTarget() ? [native] : [])]
-  return folders.find((folder) => target.files.every((file) => existsSync(join(folder, file))))
+  const own = join(root, 'native')
+  return releaseFolder(target) ?? (target === thisTarget() && isComplete(target, own) ? own : undefined)
 }
 
 /** A folder with all that the target's package is to hold, `from` where it was built. */

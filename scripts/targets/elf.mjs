@@ -1,0 +1,33 @@
+// What an ELF file is and what it needs, as `readelf` tells it.
+import { execFileSync } from 'node:child_process'
+
+/** Of a file on disk. */
+export function readElf(file) {
+  const env = { ...process.env, LC_ALL: 'C' }
+  const text = execFileSync('readelf', ['--wide', '-h', '-l', '-d', '-V', file], { env, encoding: 'utf8' })
+  return parseReadelf(text)
+}
+
+/**
+ * machine      `X86-64`, `AArch64`
+ * interpreter  the loader that a dynamic program asks for
+ * needed       the shared libraries it asks for
+ * glibc        the newest version of glibc whose symbols it asks for
+ */
+export function parseReadelf(text) {
+  const versions = [...text.matchAll(/\bGLIBC_(\d+(?:\.\d+)*)\b/g)].map(([, version]) => version)
+  return {
+    machine: /^\s*Machine:.*?(X86-64|AArch64)\s*$/m.exec(text)?.[1],
+    interpreter: /Requesting program interpreter: ([^\]]+)\]/.exec(text)?.[1],
+    needed: [...text.matchAll(/\(NEEDED\)\s+Shared library: \[([^\]]+)\]/g)].map(([, library]) => library),
+    glibc: versions.toSorted(byVersion).at(-1),
+  }
+}
+
+/** For sorting: 2.9 comes before 2.17. */
+export function byVersion(one, other) {
+  const [a, b] = [one, other].map((version) => version.split('.').map(Number))
+  const at = a.findIndex((part, index) => part !== b[index])
+  if (at === -1) return a.length - b.length
+  return a[at] - (b[at] ?? -1)
+}

@@ -1,0 +1,17 @@
+// What was built for a Linux target, and whether it is what its package promises.
+import { statSync } from 'node:fs'
+import { join } from 'node:path'
+import { checkAddon, checkKeeper, megabytes } from './check.mjs'
+import { readElf } from './elf.mjs'
+
+/** `summary` for people, and `complaints`. */
+export function inspect(target, folder) {
+  const [addon, keeper] = target.files.map((file) => join(folder, file))
+  const elf = readElf(addon)
+  const sizes = [addon, keeper].map((file) => `${megabytes(statSync(file).size)} MB`)
+  const libc = target.libc === 'glibc' ? `glibc ${elf.glibc ?? 'any'}` : 'musl'
+  return {
+    summary: `addon ${sizes[0]} (${libc}), static keeper ${sizes[1]}`,
+    complaints: [...checkAddon(target, elf), ...checkKeeper(target, readElf(keeper))],
+  }
+}
