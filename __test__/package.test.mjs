@@ -142,7 +142,8 @@ describe('platform packages', () => {
 
   test('are packed with the files they promise, the executables executable', posixOnly(NO_USERS), (t) => {
     const target = thisTarget()
-    const packed = pack(stagePackage(target, builtFolder(target)), temporary(t, 'packed-'))
+    const folder = temporary(t, 'packed-')
+    const packed = pack(stagePackage(target, builtFolder(target), folder), folder)
     const expected = [...target.files, 'LICENSE', 'README.md', 'package.json']
     assert.deepEqual(packed.files.map(({ path }) => path).toSorted(), expected.toSorted())
     for (const { path, mode } of packed.files)

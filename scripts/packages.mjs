@@ -1,11 +1,9 @@
-// The packages as npm publishes them, made below target/ from what was built.
+// The packages as npm publishes them, made from what was built.
 import { execFileSync } from 'node:child_process'
 import { chmodSync, copyFileSync, cpSync, existsSync, mkdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { thisTarget } from './targets/list.mjs'
 import { isWindows, root } from './tools.mjs'
-
-const staged = join(root, 'target', 'packages')
 
 const isComplete = (target, folder) => target.files.every((file) => existsSync(join(folder, file)))
 
@@ -21,9 +19,9 @@ export function builtFolder(target) {
   return releaseFolder(target) ?? (target === thisTarget() && isComplete(target, own) ? own : undefined)
 }
 
-/** A folder with all that the target's package is to hold, `from` where it was built. */
-export function stagePackage(target, from) {
-  const folder = join(staged, target.platform)
+/** A folder below `into` with all that the target's package is to hold, `from` where it was built. */
+export function stagePackage(target, from, into) {
+  const folder = join(into, target.platform)
   rmSync(folder, { recursive: true, force: true })
   mkdirSync(folder, { recursive: true })
   cpSync(join(root, 'npm', target.platform), folder, { recursive: true })

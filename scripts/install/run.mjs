@@ -28,7 +28,10 @@ const main = pack(root, join(work, 'packed'))
 // Yarn asks for every platform, to choose one. Those that were not built are there by their manifest only; none of them may be chosen.
 const platforms = targets.map((target) => {
   const built = builtFolder(target)
-  return pack(built ? stagePackage(target, built) : join(root, 'npm', target.platform), join(work, 'packed'))
+  const folder = built
+    ? stagePackage(target, built, join(work, 'folders'))
+    : join(root, 'npm', target.platform)
+  return pack(folder, join(work, 'packed'))
 })
 const types = ['@types/node', 'undici-types'].map((name) => join(root, 'node_modules', name))
 const registry = await startRegistry([

@@ -63,7 +63,7 @@ function packPlatform(target) {
     return undefined
   }
   const built = target.os === 'linux' ? inspect(target, from) : { summary: 'as built', complaints: [] }
-  const packed = pack(stagePackage(target, from), parcels)
+  const packed = pack(stagePackage(target, from, join(parcels, 'folders')), parcels)
   const installed = mainPackage.unpackedSize + packed.unpackedSize
   const tooLarge = checkSize(installed)
   // What is built for Windows here is for tests under Wine, and not made small.
