@@ -11,7 +11,7 @@ export function installPackages(forWhat, needed) {
     console.error(`  apt-get install --no-install-recommends ${missing.join(' ')}`)
     process.exit(1)
   }
-  say(`Installing ${missing.join(', ')} (about two minutes)`)
+  say(`Installing ${missing.join(', ')}`)
   const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' }
   run('apt-get', ['update'], { quiet: true, env })
   run('apt-get', ['install', '--yes', '--no-install-recommends', ...missing], { quiet: true, env })

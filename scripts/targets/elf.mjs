@@ -2,10 +2,16 @@
 import { execFileSync } from 'node:child_process'
 
 /** Of a file on disk. */
-export function readElf(file) {
+export const readElf = (file) => parseReadelf(readelf('-h', '-l', '-d', '-V', file))
+
+/** What a library expects whoever loads it to have. */
+export function undefinedSymbols(file) {
+  return [...readelf('--dyn-syms', file).matchAll(/ UND ([^\s@]+)/g)].map(([, name]) => name)
+}
+
+function readelf(...words) {
   const env = { ...process.env, LC_ALL: 'C' }
-  const text = execFileSync('readelf', ['--wide', '-h', '-l', '-d', '-V', file], { env, encoding: 'utf8' })
-  return parseReadelf(text)
+  return execFileSync('readelf', ['--wide', ...words], { env, encoding: 'utf8', maxBuffer: 1 << 26 })
 }
 
 /**

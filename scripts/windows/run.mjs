@@ -8,15 +8,18 @@ import { existsSync, readdirSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { buildWindowsPrograms } from '../../__test__/support/windows-programs.mjs'
+import { installPackages } from '../debian.mjs'
 import { root, say } from '../tools.mjs'
 import { buildAddons } from './build.mjs'
 import { nodeExe, usual, versions } from './node.mjs'
-import { installPackages } from './packages.mjs'
 import { Report } from './report.mjs'
 import { restless } from './restless.mjs'
 import { runRustTests } from './rust-tests.mjs'
 import { endAll, runFiles } from './suite.mjs'
 import { startWine, stopWine } from './wine.mjs'
+
+// rustc-web and rust-web-src are one version: the standard library for Windows is built from source.
+const packages = ['rustc-web', 'cargo-web', 'rust-web-src', 'gcc-mingw-w64-x86-64', 'wine64', 'wine']
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -31,7 +34,7 @@ const chosen = chooseVersions(values.node)
 const files = chooseFiles(positionals)
 
 if (values.steady) process.env.SPAWN_OWNED_TEST_MODES = 'pipe'
-installPackages()
+installPackages('The Windows tests', packages)
 if (!values.rust) {
   buildAddons()
   buildWindowsPrograms()
