@@ -11,8 +11,8 @@ const chosen = choose(process.argv.slice(2))
 const keepers = [...new Set(chosen.map(({ keeperTriple }) => keeperTriple))]
 
 installToolchain([...new Set([...chosen.map(({ triple }) => triple), ...keepers])])
-for (const triple of keepers) buildKeeper(triple)
-for (const target of chosen) buildAddon(target)
+buildKeepers()
+buildAddons()
 if (chosen.map(check).includes(false)) process.exitCode = 1
 
 function choose(names) {
@@ -25,35 +25,26 @@ function choose(names) {
 }
 
 /** Static, and at a fixed address: as scripts/build.mjs builds it for this machine. */
-function buildKeeper(triple) {
-  say(`Building the keeper for ${triple}`)
-  const what = ['build', '--profile', 'keeper', '--bin', 'spawn-owned-keeper', '--target', triple]
-  build(what, '-C target-feature=+crt-static -C relocation-model=static')
+function buildKeepers() {
+  say('Building the keepers')
+  const flags = '-C target-feature=+crt-static -C relocation-model=static'
+  build(['build', '--profile', 'keeper', '--bin', 'spawn-owned-keeper'], keepers, () => flags)
 }
 
-/** As an addon alone: see scripts/build.mjs. What is loaded by a program with musl shares the program's own. */
-function buildAddon({ triple, libc }) {
-  say(`Building the addon for ${triple}`)
-  const versioned = libc === 'glibc' ? `${triple}.${GLIBC_FLOOR}` : triple
-  const what = [
-    'rustc',
-    '--lib',
-    '--crate-type',
-    'cdylib',
-    '--release',
-    '--features',
-    'node',
-    '--target',
-    versioned,
-  ]
-  build(what, libc === 'musl' ? '-C target-feature=-crt-static' : '')
+/** As addons alone: see scripts/build.mjs. What a program with musl loads shares the program's own. */
+function buildAddons() {
+  say('Building the addons')
+  const what = ['rustc', '--lib', '--crate-type', 'cdylib', '--release', '--features', 'node']
+  const versioned = ({ triple, libc }) => (libc === 'glibc' ? `${triple}.${GLIBC_FLOOR}` : triple)
+  const flags = (triple) => (triple.includes('-musl') ? '-C target-feature=-crt-static' : '')
+  // One after the other: Cargo makes an addon alone for one target only.
+  for (const target of chosen) build(what, [versioned(target)], flags)
 }
 
-function build(what, flags) {
-  run(zigbuild, [...what, '--target-dir', targetDirectory, '--quiet'], {
-    env: environment(flags),
-    quiet: true,
-  })
+function build(what, triples, flags) {
+  const targets = triples.flatMap((triple) => ['--target', triple])
+  const env = environment(Object.fromEntries(triples.map((triple) => [triple.split('.')[0], flags(triple)])))
+  run(zigbuild, [...what, ...targets, '--target-dir', targetDirectory, '--quiet'], { env, quiet: true })
 }
 
 /** Says what it is; false if it is not what it should be. */

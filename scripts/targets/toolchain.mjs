@@ -38,8 +38,12 @@ export const targetDirectory = join(made, 'cargo')
 
 export const zigbuild = join(tools, 'cargo-zigbuild')
 
-/** It looks for Zig in the PATH. */
+/** `flags`: the compiler's, for each triple. Zig is looked for in the PATH. */
 export function environment(flags) {
   const env = { ...process.env, PATH: `${tools}${delimiter}${process.env.PATH}` }
-  return flags === undefined ? env : { ...env, RUSTFLAGS: flags }
+  // They would take the place of those for a target.
+  delete env.RUSTFLAGS
+  for (const [triple, words] of Object.entries(flags))
+    env[`CARGO_TARGET_${triple.toUpperCase().replaceAll('-', '_')}_RUSTFLAGS`] = words
+  return env
 }
