@@ -1,4 +1,6 @@
 fn main() {
+    // Else Cargo builds the crate again whenever any file of the repository has changed, were it a test or a page of the docs.
+    println!("cargo::rerun-if-changed=build.rs");
     #[cfg(feature = "node")]
     napi_build::setup();
     if std::env::var("CARGO_CFG_TARGET_OS").is_ok_and(|system| system == "macos") {
