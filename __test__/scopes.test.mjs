@@ -16,7 +16,15 @@ import {
 } from './support/bots.mjs'
 import { program, script } from './support/fixtures.mjs'
 import { treeNamed, treeOptions } from './support/hostile-trees.mjs'
-import { isWindows, linuxOnly, NO_CHANNELS, NO_NAMESPACES, nodeOnly } from './support/system.mjs'
+import {
+  isWindows,
+  linuxOnly,
+  NO_CHANNELS,
+  NO_NAMESPACES,
+  nodeOnly,
+  notInDeno,
+  OTHER_ARGUMENTS,
+} from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
 const options = { timeout: 120_000 }
@@ -342,7 +350,7 @@ describe('one that waits', together, () => {
     assert.equal(here.metrics().run_exit_total['spawn-error'], 2)
   })
 
-  test('keeps its bot alive', options, async (t) => {
+  test('keeps its bot alive', notInDeno(OTHER_ARGUMENTS, options), async (t) => {
     const { here, witness } = await earlier(t)
     const code = `import { spawnOwned } from 'spawn-owned'
       const child = spawnOwned('echo', ['started'], { ...${JSON.stringify(replacing)}, stdio: ['ignore', 'inherit', 'inherit'] })
