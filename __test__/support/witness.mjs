@@ -20,7 +20,7 @@ import {
 import { Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { isLinux, isNode, isWindows } from './system.mjs'
+import { isLinux, isNode, isWindows, isWine } from './system.mjs'
 
 export const READY = 'r'
 export const NEWBORN = 'n'
@@ -28,6 +28,9 @@ export const CLEANED_UP = 'c'
 
 /** Where nobody tells when something is to be heard. */
 const LOOK_EVERY_MS = 5
+
+/** How long a tree may take to stand. In Wine a hundred processes take half a minute if the machine is busy. */
+const STANDS_MS = isWine ? 50_000 : 20_000
 
 /** A witness that is closed with the test `t`, which also ends what is left of its tree (see the leash). */
 export function openWitness(t) {
@@ -53,7 +56,7 @@ class Witness {
   }
 
   /** Resolves once `processes` of the tree stand; from then on only they hold the witness. */
-  async ready(processes, timeoutMs = 20_000) {
+  async ready(processes, timeoutMs = STANDS_MS) {
     const told = () => `${this.count(READY)} of ${processes} processes were ready after ${timeoutMs} ms`
     await this.until(() => this.count(READY) >= processes, timeoutMs, told)
     this.release()
