@@ -4,7 +4,7 @@ import { describe, test } from 'node:test'
 import { assertGone, freshRegistry, supervise, until } from './support/bots.mjs'
 import { program } from './support/fixtures.mjs'
 import { treeNamed, treeOptions } from './support/hostile-trees.mjs'
-import { isWindows } from './support/system.mjs'
+import { isWindows, notUnderWine, WINE_COUNTS_NO_TIME } from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
 const options = { timeout: 120_000 }
@@ -49,30 +49,38 @@ describe('processes', together, () => {
 describe('time', together, () => {
   const BURNT_MS = 300
   for (const how of ['waited', 'orphaned']) {
-    test(`includes that of a grandchild that is gone: ${how}`, options, async (t) => {
-      const { child } = await standing(t, program('burns-and-dies'), [how, String(BURNT_MS)], 1)
-      const enough = async () => (await child.usage()).cpuMs >= BURNT_MS - ROUNDING_MS
-      // Its keeper may have to wait for it yet.
-      await until(enough, 'it is counted')
-      const { cpuMs } = await child.usage()
-      assert.ok(cpuMs < 20 * BURNT_MS, `${cpuMs} ms`)
-    })
+    test(
+      `includes that of a grandchild that is gone: ${how}`,
+      notUnderWine(WINE_COUNTS_NO_TIME, options),
+      async (t) => {
+        const { child } = await standing(t, program('burns-and-dies'), [how, String(BURNT_MS)], 1)
+        const enough = async () => (await child.usage()).cpuMs >= BURNT_MS - ROUNDING_MS
+        // Its keeper may have to wait for it yet.
+        await until(enough, 'it is counted')
+        const { cpuMs } = await child.usage()
+        assert.ok(cpuMs < 20 * BURNT_MS, `${cpuMs} ms`)
+      },
+    )
   }
 
-  test('grows with what the tree does, and never shrinks', options, async (t) => {
-    const { spawnOwned } = supervise(freshRegistry())
-    const busy = isWindows ? ['yes', []] : ['sh', ['-c', 'while :; do :; done']]
-    const child = spawnOwned(...busy, { stdio: 'ignore' })
-    t.after(() => child.cancel({ signal: 'SIGKILL' }))
-    let before = 0
-    await until(async () => {
-      const { cpuMs } = await child.usage()
-      assert.ok(cpuMs >= before, `${cpuMs} after ${before}`)
-      before = cpuMs
-      return cpuMs >= 200
-    }, 'it has used 200 ms')
-    await child.cancel({ graceMs: 0 })
-  })
+  test(
+    'grows with what the tree does, and never shrinks',
+    notUnderWine(WINE_COUNTS_NO_TIME, options),
+    async (t) => {
+      const { spawnOwned } = supervise(freshRegistry())
+      const busy = isWindows ? ['yes', []] : ['sh', ['-c', 'while :; do :; done']]
+      const child = spawnOwned(...busy, { stdio: 'ignore' })
+      t.after(() => child.cancel({ signal: 'SIGKILL' }))
+      let before = 0
+      await until(async () => {
+        const { cpuMs } = await child.usage()
+        assert.ok(cpuMs >= before, `${cpuMs} after ${before}`)
+        before = cpuMs
+        return cpuMs >= 200
+      }, 'it has used 200 ms')
+      await child.cancel({ graceMs: 0 })
+    },
+  )
 
   test('of a tree that sleeps does not grow', options, async (t) => {
     const { child } = await ofTree(t, treeNamed('half-setsid'))

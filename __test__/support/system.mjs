@@ -56,6 +56,7 @@ export const WINE_LETS_SLIP =
 export const WINE_ECHOES_LINES = 'Wine echoes what was typed when the line is complete, not each key'
 export const WINE_CONNECTS_NO_STREAMS =
   "Wine does not connect a command's standard streams with its pseudo-console"
+export const WINE_COUNTS_NO_TIME = 'Wine does not count the time that a job has used'
 export const NO_SOCKETS = 'on Windows Node gives no TCP connection to a command'
 export const NO_SENT_PIPES = 'on Windows Node sends no pipe over a channel'
 export const NO_PIDFDS = 'only Linux has pidfds, and a fallback for them'
