@@ -1,10 +1,11 @@
 // A run with a terminal lives and ends like any other: deadlines, silence, scopes, the registry, its bot's and its keeper's death.
 // (Hostile trees with terminals: hostile-trees.test.mjs.)
 import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
 import { describe, test } from 'node:test'
 import { createSupervisor } from 'spawn-owned'
-import { freshRegistry, keeperOf, startBot } from './support/bots.mjs'
+import { freshRegistry, keeperOf, startBot, until } from './support/bots.mjs'
 import { program } from './support/fixtures.mjs'
 import { hostileTrees, treeNamed } from './support/hostile-trees.mjs'
 import {
@@ -16,12 +17,16 @@ import {
   NO_TTY,
   notUnderWine,
   posixOnly,
+  WINE_CONNECTS_NO_STREAMS,
   WINE_ECHOES_LINES,
+  windowsOnly,
 } from './support/system.mjs'
 import { openTerminal } from './support/terminal.mjs'
 import { openWitness } from './support/witness.mjs'
 
-const options = { timeout: 30_000 }
+const options = { timeout: 60_000 }
+/** Of many tests, one after the other. */
+const all = { timeout: 600_000 }
 const FOR_EVER = 1e8
 const sh = (t, line, more) => openTerminal(t, 'sh', ['-c', line], more)
 
@@ -178,16 +183,43 @@ describe('the registry', options, () => {
   )
 })
 
-describe('the death', options, () => {
+/** How many of the system's programs that draw a console are there for terminals of this process. */
+function consoles() {
+  const counts = execFileSync('counts', [String(process.pid), 'conhost.exe'], { encoding: 'utf8' })
+  return Number(counts.trim().split(' ')[2])
+}
+
+test(
+  'twenty commands that end by themselves leave no console behind',
+  windowsOnly({ timeout: 120_000 }),
+  async (t) => {
+    const before = consoles()
+    const stays = sh(t, 'echo on; read -r _')
+    await stays.sees(/on/)
+    assert.equal(consoles(), before + 1, 'one that is in use is seen')
+    for (let run = 0; run < 20; run++) await sh(t, 'exit 0').closed
+    // The output ends when the program is about to.
+    await until(() => consoles() <= before + 1, 'only that one is left')
+    stays.type('\r')
+    await stays.closed
+    await until(() => consoles() <= before, 'none is left')
+  },
+)
+
+describe('the death', all, () => {
   for (const tree of hostileTrees) {
-    test(`of the bot ends ${tree.name}`, async (t) => {
-      const bot = await startBot(t, freshRegistry())
-      const witness = openWitness(t)
-      await bot.ask('spawn', ...tree.command(witness.path), { pty: true, graceMs: 300 })
-      await witness.ready(tree.ready)
-      await bot.kill()
-      await witness.gone(3000)
-    })
+    test(
+      `of the bot ends ${tree.name}`,
+      tree.name === 'npx-like wrapper' ? notUnderWine(WINE_CONNECTS_NO_STREAMS, options) : options,
+      async (t) => {
+        const bot = await startBot(t, freshRegistry())
+        const witness = openWitness(t)
+        await bot.ask('spawn', ...tree.command(witness.path), { pty: true, graceMs: 300 })
+        await witness.ready(tree.ready)
+        await bot.kill()
+        await witness.gone(3000)
+      },
+    )
   }
 
   test('of the bot ends an interactive shell and its jobs', linuxOnly(NO_SETSID), async (t) => {
