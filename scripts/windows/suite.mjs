@@ -15,7 +15,7 @@ export async function runFiles(node, files, atOnce, each) {
   const waiting = [...files]
   const worker = async () => {
     for (let file = waiting.shift(); file !== undefined; file = waiting.shift())
-      each(await runUnlessWineFails(node, file))
+      each(await runFile(node, file))
   }
   await Promise.all(Array.from({ length: atOnce }, worker))
 }
@@ -23,31 +23,6 @@ export async function runFiles(node, files, atOnce, each) {
 /** Their jobs end with them, and everything in these. */
 export function endAll() {
   for (const child of started) child.kill('SIGKILL')
-}
-
-/**
- * Wine 8 fails now and then to start a process: CreateProcessW says no with an error that nobody knows, to Node's own `spawn` as to ours, and
- * a fixture lacks a child. A file all of whose failures are of that kind says nothing about us. It is run again, and that is told.
- */
-async function runUnlessWineFails(node, file) {
-  for (let attempt = 1; ; attempt++) {
-    const result = await runFile(node, file)
-    if (result.ok || attempt === ATTEMPTS || !isWines(result)) return result
-    console.error(`${file}: run again, because Wine failed to start a process`)
-  }
-}
-
-const ATTEMPTS = 4
-const WINES = /UNKNOWN|processes were ready after/
-
-/** Whether every test that has failed by itself has failed for that reason. */
-function isWines({ out, late }) {
-  const reasons = [
-    ...out.matchAll(
-      /failureType: '(testCodeFailure|testTimeoutFailure|hookFailed)'\r?\n\s+error: (.*(?:\r?\n.*){0,3})/g,
-    ),
-  ]
-  return !late && reasons.length > 0 && reasons.every(([, , error]) => WINES.test(error))
 }
 
 async function runFile(node, file) {
@@ -69,12 +44,11 @@ async function runFile(node, file) {
  */
 function execute(node, file, paths) {
   const [out, err] = paths.map((path) => openSync(path, 'w'))
-  const [wine, ...launch] = launcher
+  const [program, ...launch] = launcher
   const test = windowsPath(join(root, '__test__', file))
-  const modes = process.env.SPAWN_OWNED_TEST_MODES ?? ''
   const registry = `${freshFolder(file)}\\process-registry.json`
-  const env = { ...wineEnvironment, SPAWN_OWNED_REGISTRY: registry, SPAWN_OWNED_TEST_MODES: modes }
-  const child = spawn(wine, [...launch, windowsPath(node), '--test-reporter=tap', test], {
+  const env = { ...wineEnvironment, SPAWN_OWNED_REGISTRY: registry }
+  const child = spawn(program, [...launch, windowsPath(node), '--test-reporter=tap', test], {
     cwd: root,
     env,
     stdio: ['ignore', out, err],

@@ -14,15 +14,24 @@ const source = (name) => join(root, 'scripts', 'windows', name)
 export const wineEnvironment = {
   ...process.env,
   WINEPREFIX: prefix,
-  WINEDEBUG: '-all',
+  // Errors only: they say why Wine has refused something, in the log of a test's stderr.
+  WINEDEBUG: process.env.WINEDEBUG ?? 'fixme-all',
   // No windows, nor anything that would ask in one: no display, no offer to install Mono or Gecko, no debugger after a crash.
   DISPLAY: '',
   WAYLAND_DISPLAY: '',
   WINEDLLOVERRIDES: 'mscoree=;mshtml=;winedbg.exe=',
 }
 
+/**
+ * What every program in Wine is started with, and passes on: addresses are not random. Wine's loader lies at a fixed one, a little below that of a
+ * page which every Windows process has (0x7ffe0000). Its heap begins behind it, with newer kernels anywhere within a gigabyte, and so once in
+ * some thousand times on that very page. Then the process ends before it begins (“failed to map the shared user data”), and whoever has started it
+ * hears of an error that has no name (1359).
+ */
+const atFixedAddresses = mayFixAddresses() ? ['setarch', '-R'] : []
+
 /** The command line that runs a Windows program in Wine so that nothing is left of it, see launch.c. */
-export const launcher = ['wine', windowsPath(launch)]
+export const launcher = [...atFixedAddresses, 'wine', windowsPath(launch)]
 
 /** To be called before anything else here. */
 export function startWine() {
@@ -51,11 +60,19 @@ function removeIfUnfinished() {
   mkdirSync(prefix, { recursive: true })
 }
 
+/** Some containers do not allow it. */
+function mayFixAddresses() {
+  if (spawnSync('setarch', ['-R', 'true']).status === 0) return true
+  console.error('`setarch -R` is refused here: now and then Wine is going to fail to start a process')
+  return false
+}
+
 /** Without our streams: the services that Wine starts hold what they are given, and who reads a pipe of theirs waits for them. */
-function inPrefix(command, ...args) {
-  const { status } = spawnSync(command, args, { env: wineEnvironment, stdio: 'ignore', timeout: 120_000 })
+function inPrefix(...command) {
+  const [program, ...args] = [...atFixedAddresses, ...command]
+  const { status } = spawnSync(program, args, { env: wineEnvironment, stdio: 'ignore', timeout: 120_000 })
   if (status === 0) return
-  console.error(`failed: ${command} ${args.join(' ')}`)
+  console.error(`failed: ${command.join(' ')}`)
   process.exit(1)
 }
 
