@@ -80,12 +80,7 @@ for (const mode of modes) {
     })
 
     test('manual-cancel', options, async (t) => {
-      const run = await standing(
-        t,
-        mode,
-        ...ofTree(treeNamed(isWine ? 'cleared-environment' : 'half-setsid')),
-        { graceMs: GRACE_FOR_ALL_MS },
-      )
+      const run = await standing(t, mode, ...ofTree(treeNamed('half-setsid')), { graceMs: GRACE_FOR_ALL_MS })
       const { outcome, exits } = await run.here.cancel(run.child.runId)
       assert.equal(outcome, 'cancelled')
       const expected = { reason: 'manual-cancel', signal: 'SIGTERM', message: 'cancelled' }

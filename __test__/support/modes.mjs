@@ -33,9 +33,8 @@ const pty = {
   hangUp: (child) => child.stdin.end(),
 }
 
-/** Without terminals, if the environment says so, as where CI runs in Wine (scripts/windows/restless.mjs).
- * @type {Mode[]} */
-export const modes = process.env.SPAWN_OWNED_TEST_MODES === 'pipe' ? [pipe] : [pipe, pty]
+/** @type {Mode[]} */
+export const modes = [pipe, pty]
 
 /** Starts a run, and talks with it. It ends with the test. */
 export function converse(t, mode, { spawnOwned }, command, args, options) {

@@ -2,7 +2,7 @@
 //   npm run test:windows -- cancel.test.mjs   some files only
 //   npm run test:windows -- --node all        20, 22 or all instead of 22
 //   npm run test:windows -- --rust            the crate's unit tests instead
-//   npm run test:windows -- --steady          without those that ask too much of Wine, one after the other: what CI runs
+//   npm run test:windows -- --steady          without those that take minutes in Wine: what CI runs
 //   npm run test:windows -- --verbose         each file, each skipped test with its reason
 import { existsSync, readdirSync } from 'node:fs'
 import { basename, join } from 'node:path'
@@ -33,7 +33,6 @@ const { values, positionals } = parseArgs({
 const chosen = chooseVersions(values.node)
 const files = chooseFiles(positionals)
 
-if (values.steady) process.env.SPAWN_OWNED_TEST_MODES = 'pipe'
 installPackages('The Windows tests', packages)
 if (!values.rust) {
   buildAddons()
@@ -52,7 +51,7 @@ async function test(version) {
   const node = nodeExe(version)
   say(`Testing with node.exe ${version}`)
   const report = new Report(version, values.verbose)
-  await runFiles(node, files, values.steady ? 1 : 2, (result) => report.add(result))
+  await runFiles(node, files, 2, (result) => report.add(result))
   if (!report.finish()) process.exitCode = 1
 }
 
