@@ -18,8 +18,8 @@ const names: readonly OrphanEventName[] = [
   'orphan:skipped',
   'orphan:failed',
 ]
-/** Somebody answers for it. */
-const answered = new Set(['own-run', 'owner-alive', 'lease-expired-owner-alive', 'owner-unknown'])
+/** Somebody answers for it, or nobody has to. */
+const answered = new Set(['own-run', 'owner-alive', 'lease-expired-owner-alive', 'owner-unknown', 'service'])
 const DIED = 'it had ended by the time it was to be ended'
 
 /** Whether anybody wants to hear of orphans, which takes time if there are many. */

@@ -38,6 +38,8 @@ pub struct LaunchOptions {
     pub session_id: Option<String>,
     pub backend_id: Option<String>,
     pub scope_key: Option<String>,
+    /// The name of the service that it is, if it is one.
+    pub service: Option<String>,
     /// A JSON object; not given if there are none.
     pub labels: Option<String>,
     pub preview: String,
@@ -117,6 +119,7 @@ impl LaunchOptions {
             session_id: options.session_id,
             backend_id: options.backend_id,
             scope_key: options.scope_key,
+            service: options.service,
             labels: labels.map_err(|error| error.to_string())?.unwrap_or_default(),
             preview: options.preview,
             file: options.file,

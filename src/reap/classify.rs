@@ -29,6 +29,9 @@ pub struct Facts {
     /// Living processes carry the run's cookie.
     #[serde(serialize_with = "in_words")]
     pub carriers: bool,
+    /// The entry says that it is a service.
+    #[serde(serialize_with = "in_words", skip_serializing_if = "std::ops::Not::not")]
+    pub service: bool,
     /// What the entry says.
     pub state: registry::State,
     /// Why the entry's number must not be signalled, whatever it stands for.
@@ -170,6 +173,7 @@ pub enum Reason {
     OwnerAlive,
     LeaseExpired,
     OwnerUnknown,
+    Service,
     EndRecorded,
     OtherBoot,
     OtherNamespace,
@@ -190,14 +194,17 @@ pub enum Reason {
 /// 2. **Its end is recorded**, or it belongs to **another boot**: nothing of it can be alive, so nothing that is alive under
 ///    its numbers is looked at. Before the namespace: inode numbers of namespaces mean nothing across boots.
 /// 3. **Another namespace**: its numbers are not our numbers, so all the facts below are about strangers.
-/// 4. **A protected number** is refused before any proof is heard, because a file that names us, our ancestors or the system is
+/// 4. **A service** whose root is proven alive needs no owner: it outlives its bots, and is ended by name only. Its remains are an
+///    orphan's like any other's. Before the refusal: what is left alone need not be refused.
+/// 5. **A protected number** is refused before any proof is heard, because a file that names us, our ancestors or the system is
 ///    wrong, and then its other fields deserve no trust either. Only an entry of which nothing is left needs no refusal.
-/// 5. **The keeper**, if it lives: it knows the whole tree, and a message cannot reach a stranger as a signal can.
-/// 6. **The root**, if it is proven alive; and otherwise whoever else is proven to belong to the run.
-/// 7. What is left is unproven (hands off) or gone.
+/// 6. **The keeper**, if it lives: it knows the whole tree, and a message cannot reach a stranger as a signal can.
+/// 7. **The root**, if it is proven alive; and otherwise whoever else is proven to belong to the run.
+/// 8. What is left is unproven (hands off) or gone.
 pub fn classify(facts: &Facts) -> Decision {
     claim_of_others(facts)
         .or_else(|| elsewhere(facts))
+        .or_else(|| service(facts))
         .or_else(|| refusal(facts))
         .unwrap_or_else(|| orphan(facts))
 }
@@ -225,6 +232,11 @@ fn elsewhere(facts: &Facts) -> Option<Decision> {
         return Some(dead(Reason::OtherBoot));
     }
     (facts.namespace == Namespace::Other).then(|| skip(Reason::OtherNamespace))
+}
+
+fn service(facts: &Facts) -> Option<Decision> {
+    let runs = facts.service && facts.root == Root::Alive;
+    runs.then_some(Decision { action: Action::Leave, reason: Reason::Service })
 }
 
 fn refusal(facts: &Facts) -> Option<Decision> {
@@ -274,6 +286,7 @@ impl Reason {
             Self::OwnerAlive => "owner-alive",
             Self::LeaseExpired => "lease-expired-owner-alive",
             Self::OwnerUnknown => "owner-unknown",
+            Self::Service => "service",
             Self::EndRecorded => "end-recorded",
             Self::OtherBoot => "other-boot",
             Self::OtherNamespace => "other-namespace",
@@ -302,6 +315,7 @@ impl fmt::Display for Reason {
             Self::OwnerUnknown => {
                 "whether its owner is alive cannot be told, so the owner is taken to be alive"
             }
+            Self::Service => "it is a service, which needs no owner: only stopService or a cancel ends it",
             Self::EndRecorded => "its end was recorded when its owner was gone",
             Self::OtherBoot => "it was started in another boot: nothing of it can be alive",
             Self::OtherNamespace => "it was started in another PID namespace: its numbers mean nothing here",

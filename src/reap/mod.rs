@@ -296,8 +296,11 @@ pub fn end_and_note(
         entry.exiting();
     }
     let ended = end::end(record, signal, grace, reason);
-    let answered_for = record.keeper.is_some() && own.is_some()
-        || record.bot_start_token.as_ref().is_some_and(|owner| owner.state() == identity::State::Alive);
+    // The owner of a service may have been stopped, and the next one of that name must not have to wait for it. Should it be well, it
+    // drops the entry a second time, which changes nothing.
+    let by_owner = record.service.is_none()
+        && record.bot_start_token.as_ref().is_some_and(|owner| owner.state() == identity::State::Alive);
+    let answered_for = record.keeper.is_some() && own.is_some() || by_owner;
     if ended.survivors.is_empty() {
         match own {
             Some(entry) if record.keeper.is_none() => entry.over(),

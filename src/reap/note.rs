@@ -66,11 +66,11 @@ impl<'a> Notes<'a> {
 
 const DIED: &str = "it had ended by the time it was to be ended";
 
-/// Nobody answers for it.
+/// Nobody answers for it, and it needs somebody who does.
 fn is_orphan(planned: &Planned) -> bool {
     !matches!(
         planned.decided.reason,
-        Reason::Mine | Reason::OwnerAlive | Reason::LeaseExpired | Reason::OwnerUnknown
+        Reason::Mine | Reason::OwnerAlive | Reason::LeaseExpired | Reason::OwnerUnknown | Reason::Service
     )
 }
 

@@ -78,6 +78,7 @@ impl<'a> Observer<'a> {
             group,
             keeper: record.keeper.as_ref().map_or(Keeper::None, |keeper| self.keeper(&keeper.start_token)),
             carriers,
+            service: record.service.is_some(),
             // An end that has left something alive is none.
             state: match &record.exit {
                 Some(exit) if exit.survivors > 0 => registry::State::Exiting,

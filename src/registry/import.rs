@@ -179,6 +179,7 @@ pub fn sound(mut record: Record) -> Result<Record, String> {
         &mut record.owner_instance_id,
         &mut record.backend_id,
         &mut record.scope_key,
+        &mut record.service,
     ];
     texts.into_iter().flatten().for_each(|text| tidy(text, ID));
     record.cgroup.iter_mut().chain(&mut record.job).for_each(|path| tidy(path, PATH));

@@ -56,6 +56,10 @@ pub struct Record {
     pub backend_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope_key: Option<String>,
+    /// The name of the service that it is. Services outlive their bots: no reaper and no shutdown ends one that runs, and there is at
+    /// most one of each name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<String>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
     pub grace_ms: u64,
@@ -160,6 +164,7 @@ impl Record {
             rules: None,
             backend_id: None,
             scope_key: None,
+            service: None,
             labels: BTreeMap::new(),
             grace_ms: 5_000,
             on_owner_exit: Policy::Kill,

@@ -81,6 +81,8 @@ pub struct Launch {
     pub session_id: Option<String>,
     pub backend_id: Option<String>,
     pub scope_key: Option<String>,
+    /// See [`Record::service`].
+    pub service: Option<String>,
     pub labels: BTreeMap<String, String>,
     pub preview: String,
     pub file: String,
@@ -123,6 +125,7 @@ impl Launch {
             start_token: Some(root.clone()),
             backend_id: self.backend_id.clone(),
             scope_key: self.scope_key.clone(),
+            service: self.service.clone(),
             labels: self.labels.clone(),
             grace_ms: self.grace_ms,
             on_owner_exit: self.on_owner_exit,

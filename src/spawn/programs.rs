@@ -106,6 +106,7 @@ mod tests {
             session_id: None,
             backend_id: None,
             scope_key: None,
+            service: None,
             labels: BTreeMap::new(),
             preview: String::new(),
             file: file.into(),

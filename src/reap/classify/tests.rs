@@ -15,9 +15,12 @@ const CRASHED: Facts = Facts {
     group: Group::Ours,
     keeper: Keeper::Dead,
     carriers: true,
+    service: false,
     state: State::Running,
     protected: None,
 };
+/// A service whose bot is gone, as it should be.
+const SERVICE: Facts = Facts { service: true, keeper: Keeper::Alive, ..CRASHED };
 /// Nothing of it is alive.
 const GONE: Facts = Facts { root: Root::Exited, group: Group::Empty, carriers: false, ..CRASHED };
 /// An entry of one of the old files.
@@ -67,6 +70,17 @@ fn decides_the_named_cases() {
         ("registered, in somebody else's group, gone", Facts { group: Group::NotLed, keeper: Keeper::None, ..GONE }, DROP, "already-gone"),
         ("unreadable", Facts { root: Root::Unknown, group: Group::Unproven, ..GONE }, Action::Skip, "identity-unknown"),
         ("unreadable, but its tree is known", Facts { root: Root::Unknown, ..CRASHED }, END, "members-alive"),
+        ("a service, its bot gone", SERVICE, Action::Leave, "service"),
+        ("a service, its starter being this bot", Facts { owner: Owner::Me, ..SERVICE }, Action::Leave, "own-run"),
+        ("a service, theft wanted", Facts { owner: Owner::Alive, lease: Lease::Expired, steal_from_live: true, ..SERVICE }, Action::Leave, "service"),
+        ("a service on Windows, where its bot was its keeper", Facts { keeper: Keeper::Dead, ..SERVICE }, Action::Leave, "service"),
+        ("a service that we are a part of", Facts { protected: Some(Protected::Ancestor), ..SERVICE }, Action::Leave, "service"),
+        ("a service whose root is gone", Facts { root: Root::Exited, keeper: Keeper::Dead, ..SERVICE }, END, "detached-orphaned"),
+        ("a service of which nothing is left", Facts { service: true, ..GONE }, DROP, "already-gone"),
+        ("a service whose number is somebody else's", Facts { service: true, root: Root::Recycled, ..GONE }, DROP_SAYING_SO, "pid-reused"),
+        ("a service that has ended", Facts { state: State::Exited, ..SERVICE }, DROP, "end-recorded"),
+        ("a service of another boot", Facts { boot: Boot::Other, ..SERVICE }, DROP, "other-boot"),
+        ("a service of another namespace", Facts { namespace: Namespace::Other, ..SERVICE }, Action::Skip, "other-namespace"),
         ("PID 1", Facts { protected: Some(Protected::PidOne), ..CRASHED }, Action::Skip, "refused-pid-1"),
         ("PID below 100", Facts { protected: Some(Protected::Low), ..CRASHED }, Action::Skip, "refused-low-pid"),
         ("ourselves", Facts { protected: Some(Protected::Ourselves), ..CRASHED }, Action::Skip, "refused-ourselves"),
@@ -100,7 +114,7 @@ const PROTECTED: [Option<Protected>; 5] = [
     Some(Protected::Ancestor),
 ];
 const BOOLS: [bool; 2] = [false, true];
-const COMBINATIONS: usize = 4 * 3 * 3 * 3 * 4 * 4 * 3 * 4 * 5 * 2 * 2;
+const COMBINATIONS: usize = 4 * 3 * 3 * 3 * 4 * 4 * 3 * 4 * 5 * 2 * 2 * 2;
 
 /// Takes the next digit of a number whose bases are the lengths of the lists.
 fn pick<T: Copy>(list: &[T], index: &mut usize) -> T {
@@ -124,6 +138,7 @@ fn every_combination() -> impl Iterator<Item = Facts> {
             protected: pick(&PROTECTED, index),
             carriers: pick(&BOOLS, index),
             steal_from_live: pick(&BOOLS, index),
+            service: pick(&BOOLS, index),
         }
     })
 }
@@ -146,6 +161,10 @@ fn is_proven(facts: &Facts) -> bool {
 /// What the facts are about was started here, in this boot, as far as anybody knows, and is not known to be over.
 fn is_visible(facts: &Facts) -> bool {
     facts.boot != Boot::Other && facts.namespace != Namespace::Other && facts.state != State::Exited
+}
+
+fn is_running_service(facts: &Facts) -> bool {
+    facts.service && facts.root == Root::Alive
 }
 
 /// Asserts `rule` for all combinations that `applies` to, and that there are some.
@@ -179,7 +198,23 @@ fn never_touches_what_somebody_answers_for() {
 
 #[test]
 fn never_leaves_an_orphan_without_a_word() {
-    always(|facts| !is_owned(facts), |_, decision| decision.action != Action::Leave);
+    always(
+        |facts| !is_owned(facts) && !is_running_service(facts),
+        |_, decision| decision.action != Action::Leave,
+    );
+}
+
+#[test]
+fn never_ends_a_service_that_runs() {
+    always(is_running_service, |_, decision| !ends(decision));
+}
+
+#[test]
+fn what_is_left_of_a_service_is_treated_like_anything_else() {
+    always(
+        |facts| facts.service && !is_running_service(facts),
+        |facts, decision| decision == classify(&Facts { service: false, ..*facts }),
+    );
 }
 
 #[test]
@@ -199,7 +234,9 @@ fn never_ends_a_protected_number() {
 
 #[test]
 fn ends_every_orphan_that_is_proven() {
-    let orphan = |facts: &Facts| !is_owned(facts) && is_visible(facts) && facts.protected.is_none();
+    let orphan = |facts: &Facts| {
+        !is_owned(facts) && is_visible(facts) && facts.protected.is_none() && !is_running_service(facts)
+    };
     always(|facts| orphan(facts) && is_proven(facts), |_, decision| ends(decision));
 }
 
@@ -278,7 +315,7 @@ fn a_stranger_in_the_numbers_changes_nothing_for_a_dead_boot() {
 fn every_reason_has_a_word_and_a_sentence_of_its_own() {
     let reasons: Vec<_> = every_combination().map(|facts| classify(&facts).reason).collect();
     let words: BTreeSet<_> = reasons.iter().map(|reason| reason.word()).collect();
-    assert_eq!(words.len(), 19, "all of them can happen: {words:?}");
+    assert_eq!(words.len(), 20, "all of them can happen: {words:?}");
     assert!(
         words
             .iter()
