@@ -8,6 +8,7 @@ pub mod errno;
 pub mod identity;
 pub mod keeper;
 pub mod observe;
+pub mod ports;
 pub mod pty;
 pub mod reap;
 pub mod registry;

@@ -34,7 +34,7 @@ pub mod outside;
 #[cfg(unix)]
 mod shell;
 #[cfg(target_os = "linux")]
-mod snapshot;
+pub(crate) mod snapshot;
 #[cfg(target_os = "linux")]
 pub mod subreaper;
 pub mod tree;

@@ -1,4 +1,4 @@
-//! The processes below this one, as they were seen.
+//! The processes below one, as they were seen.
 
 use std::collections::HashMap;
 use std::fs;
@@ -20,7 +20,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Everything below `me`, the calling process, or, on a kernel without `children` files, everything there is.
+    /// Everything below `me`, the calling process (of another one it can only be read), or, on a kernel without `children` files, everything there is.
     pub fn take(me: i32) -> Self {
         let mut seen = HashMap::new();
         let Some(mut pending) = children_of(me) else {

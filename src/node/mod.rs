@@ -4,6 +4,7 @@
 
 mod convert;
 pub mod registry;
+pub mod service;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
