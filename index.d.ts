@@ -454,6 +454,8 @@ export interface RunRecord {
   }
   readonly backendId?: string
   readonly scopeKey?: string
+  /** The name of the service that it is, see {@link ensureService}. */
+  readonly service?: string
   /** Left out if there are none. */
   readonly labels?: Readonly<Record<string, string>>
   readonly graceMs: number
@@ -590,12 +592,102 @@ export interface AdoptedRun {
   [Symbol.asyncDispose](): Promise<void>
 }
 
+// ---- services -------------------------------------------------------------------------------------------------------
+
+/**
+ * Starts a long-lived worker unless it is up, and resolves when it is. There is one of each name in a registry, however many callers and
+ * processes ask at once: one of them starts it, the others wait for it, or take over if the starter dies.
+ *
+ * It is up if the recorded process is alive, by its identity, _and_ answers: at `port`, to `ready()`, or both. A stranger who has the port is
+ * never taken for it. If it is alive but does not get ready in time, it is ended and started again.
+ *
+ * A service belongs to nobody: it survives its starter, is left alone by {@link reapOrphans} and {@link shutdown}, and does not keep the event
+ * loop alive. {@link stopService}, {@link Service.stop} and {@link cancel} end it, from any process.
+ *
+ * @example
+ * ```ts
+ * const worker = await ensureService({ name: 'memory', command: process.execPath, args: ['worker.mjs'], port: 37777 })
+ * ```
+ *
+ * Rejects, and then nothing that this call has started is left:
+ * - `ERR_OWNED_SERVICE_FAILED`: not up after `attempts`; the message says how the last one ended.
+ * - `ERR_OWNED_PORT_TAKEN`: somebody else has the port.
+ * - `ERR_OWNED_SERVICE_STOPPED`: somebody has stopped it before it was ready.
+ * - `ERR_OWNED_SERVICE_UNKNOWN`: one is recorded that cannot be judged from here (another PID namespace).
+ * - `ERR_OWNED_SCOPE_BUSY`: what is left of an earlier one cannot be ended, or something else has the scope `service:<name>`.
+ * - the system's error (`ENOENT`, `EACCES` …) if the command cannot be executed; that is not tried again.
+ * - an `AbortError` if `signal` fires.
+ */
+export function ensureService(options: ServiceOptions): Promise<Service>
+
+/** What {@link ensureService} starts, and how it is known to be up. Other options than these are an error. */
+export interface ServiceOptions
+  extends Pick<
+    SpawnOwnedOptions,
+    | 'cwd'
+    | 'env'
+    | 'shell'
+    | 'argv0'
+    | 'uid'
+    | 'gid'
+    | 'windowsHide'
+    | 'windowsVerbatimArguments'
+    | 'graceMs'
+    | 'sessionId'
+    | 'backendId'
+    | 'labels'
+    | 'commandPreview'
+    | 'containment'
+    | 'limits'
+  > {
+  /** Names it in the registry. Letters, digits and `. _ -`, at most 128. */
+  name: string
+  /** It must stay in the foreground: a command that forks and exits has ended. */
+  command: string
+  args?: readonly string[] | undefined
+  /**
+   * The TCP port at which it answers when it is up. This or `ready` must be given. On Linux whoever answers must be a process of the
+   * service's own tree; elsewhere that cannot be told, and it is enough that the service is alive.
+   */
+  port?: number | undefined
+  /** Where that port is. Default `127.0.0.1`. */
+  host?: string | undefined
+  /** Whether it is up, asked again and again. To reject is to say no. With `port`: asked when that answers, and both must hold. */
+  ready?: (() => boolean | Promise<boolean>) | undefined
+  /** How long each attempt may take. Default 10000. */
+  readyTimeoutMs?: number | undefined
+  /** How many instances may fail to come up, whoever has started them. Default 3. */
+  attempts?: number | undefined
+  /** Between the first attempt and the second; doubled each time. Default 250. */
+  backoffMs?: number | undefined
+  /** What it writes to stdout and stderr is appended to this file. Default: discarded. */
+  logPath?: string | undefined
+  /** Gives up. What this call has started and is not up yet is ended. */
+  signal?: AbortSignal | undefined
+}
+
+/** A service that is up. */
+export interface Service {
+  readonly name: string
+  readonly runId: string
+  readonly pid: number
+  /** As it was when the service was found to be up. */
+  readonly record: RunRecord
+  /** Whether this call has started it. */
+  readonly started: boolean
+  /** Ends this very instance, and not one that has been started since. Resolves when nothing of it is left. */
+  stop(options?: CancelOptions): Promise<RunExit>
+}
+
+/** Ends a service by its name, whoever has started it, and resolves when nothing of it is left. */
+export function stopService(name: string, options?: CancelOptions): Promise<CancelResult>
+
 // ---- shutting down --------------------------------------------------------------------------------------------------
 
 /**
  * Ends everything the supervisor answers for, all at once: the runs it has started or taken over, those that wait for their scope,
  * and the processes it has registered. SIGTERM, `graceMs`, SIGKILL; by default nothing is left after 6 s. Runs of other
- * supervisors are not touched.
+ * supervisors are not touched, and neither are services.
  *
  * Until it resolves, `spawnOwned`, `registerProcess` and `adopt` are refused with `ERR_OWNED_SHUTTING_DOWN`; afterwards they are as
  * ever. Whoever calls it meanwhile gets the same result, and hurries it with a shorter grace. It keeps the event loop alive.
@@ -706,6 +798,8 @@ export interface Supervisor extends EventEmitter {
   /** The same as {@link Supervisor.reapOrphans}. */
   readonly reconcileOrphans: typeof reapOrphans
   readonly adopt: typeof adopt
+  readonly ensureService: typeof ensureService
+  readonly stopService: typeof stopService
   readonly shutdown: typeof shutdown
   readonly installSignalHandlers: typeof installSignalHandlers
   readonly metrics: typeof metrics

@@ -15,6 +15,7 @@ export class AdoptedRun {
   record: RunRecord
   readonly sessionId: string | undefined
   readonly scopeKey: string | undefined
+  readonly service: string | undefined
   readonly labels: Readonly<Record<string, string>>
 
   #owner: Owner
@@ -36,6 +37,7 @@ export class AdoptedRun {
     this.record = record
     this.sessionId = record.sessionId ?? undefined
     this.scopeKey = record.scopeKey
+    this.service = record.service
     this.labels = record.labels ?? {}
     this.#owner = owner
     this.#registry = owner.writing()

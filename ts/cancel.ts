@@ -11,6 +11,7 @@ import type { Owner } from './owner.js'
 import { exitOfEnded, exitOfRecord, isOver } from './records.js'
 import { type EndedRun, keyOf } from './registry.js'
 import type { Run } from './runs.js'
+import { awake } from './waiting.js'
 
 export async function cancel(owner: Owner, target: unknown, options?: CancelOptions): Promise<CancelResult> {
   readCancelOptions(options)
@@ -35,7 +36,7 @@ export async function cancelMatching(
   const records = await findRecords(owner, meant, matches, live)
   const alive = records.filter((record) => !isOver(record))
   if (live.length + alive.length === 0) return alreadyOver(owner.runs.findEnded(matches), records)
-  const [ours, ended] = await Promise.all([exits, end(owner, alive, how)])
+  const [ours, ended] = await awake(() => Promise.all([exits, end(owner, alive, how)]))
   if (live.length === 0) refuseUtterFailure(ended)
   return resultOf(live, [...ours, ...remember(owner, ended)], ended)
 }
@@ -109,11 +110,12 @@ const wasEnded = ({ outcome }: EndedRun) => outcome !== 'already-exited'
 /** They are gone from the registry, and a second cancel shall hear the same as the first. */
 function remember(owner: Owner, ended: readonly EndedRun[]): RunExit[] {
   return ended.map((run) => {
-    const { runId, pid, sessionId, scopeKey, labels } = run.record
+    const { runId, pid, sessionId, scopeKey, service, labels } = run.record
     const exit = exitOfEnded(run)
     if (exit.survivors.length === 0) {
       const cancel = () => Promise.resolve(exit)
-      owner.runs.remove({ runId, pid, sessionId, scopeKey, labels, cancel, wasCancelled: wasEnded(run) })
+      const wasCancelled = wasEnded(run)
+      owner.runs.remove({ runId, pid, sessionId, scopeKey, service, labels, cancel, wasCancelled })
     }
     return exit
   })

@@ -10,6 +10,8 @@ export interface Described {
   readonly pid: number | undefined
   readonly sessionId?: string | null | undefined
   readonly scopeKey?: string | undefined
+  /** The name of the service that it is. */
+  readonly service?: string | undefined
   readonly labels?: Readonly<Record<string, string>> | undefined
 }
 

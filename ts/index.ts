@@ -21,6 +21,10 @@ export const cancel: typeof Public.cancel = async (target, options) => superviso
 export const reapOrphans = (async (botPid?: number, options?: Public.ReapOptions) =>
   supervisor().reapOrphans(botPid, options)) as typeof Public.reapOrphans
 export const adopt: typeof Public.adopt = async (runId) => supervisor().adopt(runId)
+export const ensureService: typeof Public.ensureService = async (options) =>
+  supervisor().ensureService(options)
+export const stopService: typeof Public.stopService = async (name, options) =>
+  supervisor().stopService(name, options)
 export const shutdown: typeof Public.shutdown = async (options) => supervisor().shutdown(options)
 
 export const registerProcess: typeof Public.registerProcess = (entry) => supervisor().registerProcess(entry)

@@ -264,5 +264,20 @@ export const captureStartToken = (pid: number) => binding.captureStartToken(pid)
 /** Whether the process of that name is alive. */
 export const isSameProcess = (token: string) => binding.isSameProcess(token)
 
+/** What has become of that process. `unknown`: hands off. */
+export const processState = (token: string) => binding.processState(token)
+
+/** Who answers at a port; on some systems nobody can tell. */
+export type PortHolder = { whose: 'tree' | 'unknown' } | { whose: 'stranger'; pid?: number; command?: string }
+
+/** Whether that is the tree of the run with this keeper. */
+export async function portHolder(
+  address: string,
+  port: number,
+  keeper: string | undefined,
+): Promise<PortHolder> {
+  return settled<PortHolder>(await binding.portHolder(address, port, keeper))
+}
+
 /** Where the keeper's executable is. */
 export const keeperPath = keeper

@@ -38,6 +38,8 @@ export interface RunSettings extends Containment {
   givenId: boolean
   sessionId: string | undefined
   scopeKey: string | undefined
+  /** The name of the service that it is; not the caller's to say, see service.ts. */
+  service?: string | undefined
   backendId: string | undefined
   labels: Readonly<Record<string, string>>
   preview: string

@@ -29,6 +29,7 @@ export class OwnedProcess extends EventEmitter {
   readonly runId: string
   readonly sessionId: string | undefined
   readonly scopeKey: string | undefined
+  readonly service: string | undefined
   readonly backendId: string | undefined
   readonly labels: Readonly<Record<string, string>>
 
@@ -74,6 +75,7 @@ export class OwnedProcess extends EventEmitter {
     this.runId = settings.runId
     this.sessionId = settings.sessionId
     this.scopeKey = settings.scopeKey
+    this.service = settings.service
     this.backendId = settings.backendId
     this.labels = settings.labels
     this.spawnfile = settings.file

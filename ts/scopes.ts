@@ -43,7 +43,7 @@ export async function startInTurn(
   }
 }
 
-function refuseSurvivors(scopeKey: string, exits: readonly RunExit[]): void {
+export function refuseSurvivors(scopeKey: string, exits: readonly RunExit[]): void {
   const survivor = exits.flatMap((exit) => exit.survivors)[0]
   if (!survivor) return
   throw codedError(

@@ -3,6 +3,7 @@
 import type { RunExit, RunRecord, ShutdownEvent, ShutdownOptions, ShutdownReport } from '../index.js'
 import { pendingAdoptions } from './adopt.js'
 import { checkOptions, duration, flag } from './checks.js'
+import type { Described } from './filters.js'
 import type { Owner } from './owner.js'
 import { exitOfEnded, exitOfFailed, isKept } from './records.js'
 import { keyOf } from './registry.js'
@@ -178,7 +179,7 @@ class Shutdown {
 
   async #endAdopted(run: Run): Promise<RunExit[]> {
     // Another look may have found it first.
-    if ((this.#leaveKept && run.isKept) || this.#asked.has(run)) return []
+    if ((this.#leaveKept && run.isKept) || isService(run) || this.#asked.has(run)) return []
     const ended = this.#endRun(run)
     this.#asked.set(
       run,
@@ -205,15 +206,19 @@ class Shutdown {
 
 /** Started here, or taken over; also those that wait to be started. */
 function runsOf(owner: Owner, leaveKept: boolean): Run[] {
-  return owner.runs.findLive(() => true).filter((run) => !(leaveKept && run.isKept))
+  return owner.runs.findLive((run) => !isService(run)).filter((run) => !(leaveKept && run.isKept))
 }
+
+/** Those are nobody's to take along: they are ended by name, or by a cancel. */
+const isService = ({ service }: Described) => service !== undefined
 
 /** Entries without such a run: registered processes, and what could not be taken over altogether. */
 function recordsOf(owner: Owner, leaveKept: boolean): RunRecord[] {
   const pending = pendingAdoptions(owner)
   return ownRecords(owner).filter((record) => {
     const { live } = owner.runs.named(record.runId)
-    return live?.pid !== record.pid && !pending.has(keyOf(record)) && !(leaveKept && isKept(record))
+    const isLeft = isService(record) || (leaveKept && isKept(record))
+    return live?.pid !== record.pid && !pending.has(keyOf(record)) && !isLeft
   })
 }
 

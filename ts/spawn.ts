@@ -18,8 +18,15 @@ const spawning = diagnostics.tracingChannel('child_process.spawn')
 /** Failures to start that are the command's own: they emit `error` instead of throwing, as in Node. */
 const EMITTED = new Set(['EACCES', 'EAGAIN', 'EMFILE', 'ENFILE', 'ENOENT'])
 
-export function spawn(owner: Owner, command: unknown, args?: unknown, options?: unknown): OwnedProcess {
+export function spawn(
+  owner: Owner,
+  command: unknown,
+  args?: unknown,
+  options?: unknown,
+  service?: string,
+): OwnedProcess {
   const settings = readArguments(command, args, options, owner.graceMs)
+  if (service !== undefined) settings.service = service
   owner.refuseWhileClosing()
   if (owner.runs.isLive(settings.runId)) {
     throw codedError(
@@ -181,6 +188,7 @@ function tryToStart(
     sessionId: settings.sessionId,
     backendId: settings.backendId,
     scopeKey: settings.scopeKey,
+    service: settings.service,
     labels: labelsAsJson(settings.labels),
     preview: settings.preview,
     file: settings.file,

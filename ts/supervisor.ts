@@ -8,6 +8,7 @@ import { matchingOrAll } from './filters.js'
 import { Owner } from './owner.js'
 import { reap } from './reap.js'
 import { register, unregister } from './register.js'
+import { ensureService, stopService } from './service.js'
 import { readShutdownOptions, shutdown } from './shutdown.js'
 import { installSignalHandlers } from './signal-handlers.js'
 import { spawn } from './spawn.js'
@@ -56,6 +57,11 @@ export class Supervisor extends EventEmitter implements Public.Supervisor {
   }
 
   readonly adopt = (runId: string) => adopt(this.#owner, runId)
+
+  readonly ensureService = (options: Public.ServiceOptions) => ensureService(this.#owner, options)
+
+  readonly stopService = (name: string, options?: Public.CancelOptions) =>
+    stopService(this.#owner, name, options)
 
   readonly shutdown = async (options?: Public.ShutdownOptions) =>
     shutdown(this.#owner, readShutdownOptions(options))

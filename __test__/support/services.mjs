@@ -1,0 +1,71 @@
+// Workers (fixtures/serves.mjs), and whoever asks for them.
+import { once } from 'node:events'
+import { writeFileSync } from 'node:fs'
+import { connect, createServer } from 'node:net'
+import { join } from 'node:path'
+import { freshRegistry, supervise } from './bots.mjs'
+import { script } from './fixtures.mjs'
+import { openWitness } from './witness.mjs'
+
+/**
+ * A service for the test `t`, with a registry, a witness and a port of its own: what ensureService is to be told, and a supervisor of this
+ * process to tell it. The marks of the witness count the processes that were ever started.
+ */
+export async function service(t, { worker = {}, path = freshRegistry(), ...more } = {}) {
+  const here = supervise(path)
+  const witness = openWitness(t)
+  const port = await freePort()
+  const told = { witness: witness.path, port, ...worker }
+  const options = {
+    name: 'worker',
+    command: process.execPath,
+    args: [script('serves.mjs'), JSON.stringify(told)],
+    port,
+    readyTimeoutMs: 30_000,
+    graceMs: 1000,
+    ...more,
+  }
+  t.after(() => here.stopService(options.name, { graceMs: 0 }))
+  /** A file that the worker waits for. */
+  const file = (name) => join(witness.dir, name)
+  return { here, path, witness, port, options, file, make: (name) => writeFileSync(file(name), '') }
+}
+
+/** One with a file that it waits for before it listens. */
+export async function slowService(t, more) {
+  const it = await service(t, more)
+  const [fixture, told] = it.options.args
+  it.options.args = [fixture, JSON.stringify({ ...JSON.parse(told), after: it.file('go') })]
+  return { ...it, go: () => it.make('go') }
+}
+
+/** What is to be told if it has to be started once more: the same, with a witness of its own. */
+export function onceMore(t, { options }) {
+  const witness = openWitness(t)
+  const [fixture, told] = options.args
+  const args = [fixture, JSON.stringify({ ...JSON.parse(told), witness: witness.path })]
+  return { witness, options: { ...options, args } }
+}
+
+/** A port that nobody has, a moment ago. */
+export async function freePort() {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address()
+  await new Promise((resolve) => server.close(resolve))
+  return port
+}
+
+/** Somebody who has the port, in this process. */
+export async function squat(t, port) {
+  const server = createServer((socket) => socket.on('error', () => {}).end('squatter'))
+  server.listen(port, '127.0.0.1')
+  t.after(() => server.close())
+  await once(server, 'listening')
+}
+
+/** What whoever listens there says: a worker its PID. */
+export async function heardAt(port) {
+  const socket = connect({ port, host: '127.0.0.1' }).setEncoding('utf8')
+  return (await socket.toArray()).join('')
+}
