@@ -346,14 +346,25 @@ describe('it is gone', together, () => {
     })
   })
 
-  test('all of them at once: bot, helpers and worker', options, async (t) => {
-    const it = await service(t)
+  test('starter, helpers and worker at once', options, async (t) => {
+    const it = await service(t, { worker: { child: true } })
     const bot = await startBot(t, it.path)
     const { pid } = await bot.ask('ensureService', it.options)
-    await it.witness.ready(1)
+    await it.witness.ready(2)
     await bot.killWithHelpers()
     process.kill(pid, 'SIGKILL')
-    await gone(pid)
+    const again = await it.here.ensureService(onceMore(t, it).options)
+    assertGone(it.witness)
+    assert.equal(again.started, true)
+  })
+
+  test('it has lost all who held it together: replaced', posixOnly(NO_KEEPER, options), async (t) => {
+    const it = await service(t, { worker: { child: true } })
+    const bot = await startBot(t, it.path)
+    await bot.ask('ensureService', it.options)
+    await it.witness.ready(2)
+    await bot.killWithHelpers()
+    assertAlive(it.witness)
     const again = await it.here.ensureService(onceMore(t, it).options)
     assertGone(it.witness)
     assert.equal(again.started, true)
@@ -389,9 +400,13 @@ describe('it is gone', together, () => {
     const stranger = await bystander(t)
     const token = past(captureStartToken(stranger.pid))
     const left = { pid: stranger.pid, startedAt: Date.now(), startToken: token, detached: true }
-    const entry = await recordOf(left, { service: 'worker', scopeKey: 'service:worker' })
+    // The number of its keeper as well. There is nobody at that address.
+    const keeper = { startToken: captureStartToken(stranger.pid), address: '0000000' }
+    const kept = isWindows ? {} : { containment: 'keeper', keeper }
+    const entry = await recordOf(left, { service: 'worker', scopeKey: 'service:worker', ...kept })
     const it = await service(t, { path: freshRegistry([entry]) })
-    const { started, pid } = await it.here.ensureService(it.options)
+    const always = { ready: () => true, port: undefined }
+    const { started, pid } = await it.here.ensureService({ ...it.options, ...always })
     assert.equal(started, true)
     assert.notEqual(pid, stranger.pid)
     assertAlive(stranger.witness)
