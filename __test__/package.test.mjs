@@ -43,6 +43,7 @@ describe('import and require', () => {
       'capabilities',
       'captureStartToken',
       'createSupervisor',
+      'ensureService',
       'installSignalHandlers',
       'isSameProcess',
       'list',
@@ -52,6 +53,7 @@ describe('import and require', () => {
       'registerProcess',
       'shutdown',
       'spawnOwned',
+      'stopService',
       'survey',
       'unregisterProcess',
     ])
@@ -211,6 +213,10 @@ export async function run(): Promise<RunExit> {
   supervisor.on('orphan:found', () => {})
   const { survivors }: ShutdownReport = await supervisor.shutdown({ leaveKept: true })
   console.log(survivors.length, (await shutdown()).exits)
+  const worker: Service = await supervisor.ensureService({ name: 'w', command: 'x', args: ['y'], ready: async () => true, cwd: '/' })
+  console.log(worker.record.service?.trim(), worker.started, (await worker.stop()).reason, (await supervisor.stopService('w')).outcome)
+  // @ts-expect-error a service has no stdio
+  await supervisor.ensureService({ name: 'w', command: 'x', port: 80, stdio: 'inherit' })
   const exit = await child.cancel()
   const who: ProcessInfo | undefined = exit.survivors[0]
   console.log(who?.pid.toFixed(), who?.startToken.trim())
@@ -218,7 +224,7 @@ export async function run(): Promise<RunExit> {
 }
 `
   const types =
-    'CancelResult, OwnedProcess, ProcessInfo, RunExit, RunState, RunTarget, ShutdownReport, SpawnOwnedOptions, TerminationReason'
+    'CancelResult, OwnedProcess, ProcessInfo, RunExit, RunState, RunTarget, Service, ShutdownReport, SpawnOwnedOptions, TerminationReason'
   const esm = `import type { ChildProcess } from 'node:child_process'
 import { cancel, createSupervisor, installSignalHandlers, shutdown, spawnOwned, type ${types.replaceAll(', ', ', type ')} } from 'spawn-owned'
 import * as nodes from 'spawn-owned/child_process'
