@@ -9,10 +9,12 @@ use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle, FromRawHandle,
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
-use windows_sys::Wdk::System::Threading::{NtQueryInformationProcess, ProcessBasicInformation};
+use windows_sys::Wdk::System::Threading::{
+    NtQueryInformationProcess, ProcessBasicInformation, ProcessCommandLineInformation,
+};
 use windows_sys::Win32::Foundation::{
     ERROR_ACCESS_DENIED, ERROR_INVALID_PARAMETER, FILETIME, GetLastError, HANDLE, STATUS_SUCCESS,
-    WAIT_OBJECT_0, WAIT_TIMEOUT,
+    UNICODE_STRING, WAIT_OBJECT_0, WAIT_TIMEOUT,
 };
 use windows_sys::Win32::System::ProcessStatus::{GetProcessMemoryInfo, PROCESS_MEMORY_COUNTERS};
 use windows_sys::Win32::System::Threading::{
@@ -30,6 +32,8 @@ pub use wait::Wait;
 /// Between 1601, where Windows begins to count, and 1970.
 const EPOCH: u64 = 116_444_736_000_000_000;
 const TICKS_PER_MS: u64 = 10_000;
+/// The longest that Windows starts a program with, and the structure that leads to it.
+const COMMAND_LINE_LIMIT: usize = 66 * 1024;
 const A_DAY: u64 = 24 * 3_600 * 1_000 * TICKS_PER_MS;
 
 /// The facts about a PID right now. `ESRCH` if nobody has it.
@@ -218,6 +222,36 @@ impl Pin {
         let length = if known == 0 { 0 } else { length as usize };
         let path = String::from_utf16_lossy(buffer.get(..length).unwrap_or_default());
         path.rsplit('\\').next().unwrap_or_default().to_owned()
+    }
+
+    /// What it was started with. `None` if the system does not say, as before Windows 8.1.
+    pub fn command_line(&self) -> Option<String> {
+        // A structure that points to the text behind it. Aligned as that wants it to be.
+        let mut buffer = vec![0_u64; COMMAND_LINE_LIMIT / 8];
+        let size = u32::try_from(COMMAND_LINE_LIMIT).ok()?;
+        // SAFETY: the handle is open, and the buffer is as long as it says.
+        let status = unsafe {
+            NtQueryInformationProcess(
+                self.raw(),
+                ProcessCommandLineInformation,
+                buffer.as_mut_ptr().cast(),
+                size,
+                std::ptr::null_mut(),
+            )
+        };
+        if status != STATUS_SUCCESS {
+            return None;
+        }
+        // SAFETY: the kernel has written one of these to the beginning of the buffer, which is aligned for it. What it points to lies
+        // in the same buffer, which lives until the text is copied.
+        let text = unsafe {
+            let line = &*buffer.as_ptr().cast::<UNICODE_STRING>();
+            if line.Buffer.is_null() {
+                return None;
+            }
+            std::slice::from_raw_parts(line.Buffer, usize::from(line.Length) / 2)
+        };
+        Some(String::from_utf16_lossy(text))
     }
 
     /// Who has created it. That number may have gone to somebody else since.

@@ -36,7 +36,7 @@ const USUAL_LENGTH: usize = 32 << 10;
 pub fn wait(mut launch: OwnedFd, standing: PipeWriter, bot: Pid) -> ! {
     let _ = signals::reset();
     let _ = setsid();
-    title::set("owned-blank", "spawn-owned-keeper blank");
+    title::set(super::process::BLANK_NAME, "spawn-owned-keeper blank");
     drop(standing);
     let refused = receive_and_exec(&mut launch, bot);
     if let Err(errno) = refused

@@ -35,7 +35,7 @@ pub mod windows;
 mod zygote;
 
 #[cfg(unix)]
-pub use process::{HELLO, LEND, NAME, ZYGOTE, main};
+pub use process::{HELLO, LEND, NAME, ZYGOTE, is_helper, main};
 #[cfg(unix)]
 pub use title::ROOM as TITLE_ROOM;
 #[cfg(windows)]

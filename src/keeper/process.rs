@@ -16,6 +16,14 @@ pub const NAME: &str = "owned-keeper";
 /// There a process has the name of its file, as far as that fits, and so do zygotes and blanks.
 #[cfg(target_os = "macos")]
 pub const NAME: &str = "spawn-owned-keep";
+/// The same for the process that keepers come from, and for what waits to become a command.
+pub const ZYGOTE_NAME: &str = "owned-zygote";
+pub const BLANK_NAME: &str = "owned-blank";
+
+/// Whether a process of that name is one of ours, whatever bot's.
+pub fn is_helper(comm: &str) -> bool {
+    [NAME, ZYGOTE_NAME, BLANK_NAME].contains(&comm)
+}
 
 /// First argument of the executable: wait for requests to fork keepers.
 pub const ZYGOTE: &str = "zygote";

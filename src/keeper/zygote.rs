@@ -34,7 +34,7 @@ const LONGEST: usize = 2 * 4096 + 64;
 pub fn serve(socket: OwnedFd) -> Result<(), Errno> {
     let bot = getppid();
     title::locate();
-    title::set("owned-zygote", &format!("spawn-owned-keeper zygote of {bot}"));
+    title::set(super::process::ZYGOTE_NAME, &format!("spawn-owned-keeper zygote of {bot}"));
     // Out of the bot's session: Ctrl-C in the bot's terminal is for the bot, which decides what becomes of its runs.
     setsid()?;
     inside::become_subreaper()?;

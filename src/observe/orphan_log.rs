@@ -15,12 +15,15 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use serde::Deserialize;
+
 use crate::registry::disk::{self, Refusal};
 
 /// What is longer is moved aside before the next batch.
 const LIMIT: u64 = 1 << 20;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum What {
     /// Before anything is done about it.
     Detected,

@@ -55,13 +55,18 @@ impl Ended {
 
     /// Why the tree is not gone, if it is not.
     pub fn failure(&self) -> Option<String> {
-        let first = self.survivors.first()?;
-        let more = match self.survivors.len() {
-            1 => String::new(),
-            count => format!(", and {} more", count - 1),
-        };
-        Some(format!("process {} ({}) could not be ended: {}{more}", first.pid, first.command, first.why))
+        failure_of(&self.survivors)
     }
+}
+
+/// Why a tree is not gone of which these are left. `None`: it is.
+pub fn failure_of(survivors: &[ProcessInfo]) -> Option<String> {
+    let first = survivors.first()?;
+    let more = match survivors.len() {
+        1 => String::new(),
+        count => format!(", and {} more", count - 1),
+    };
+    Some(format!("process {} ({}) could not be ended: {}{more}", first.pid, first.command, first.why))
 }
 
 /// Ends the run's tree: `signal`, `grace`, SIGKILL. Blocks until it is gone, or what is left cannot be ended.

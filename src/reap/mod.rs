@@ -1,4 +1,5 @@
-//! Orphans: what earlier bots have left, found in the registry and nowhere else.
+//! Orphans: what earlier bots have left, found in the registry and nowhere else. Whoever else might be one is a suspect
+//! ([`suspects`]), and never touched by what is said here.
 //!
 //! ```text
 //!   plan         read the registry, look at every process it names (`observe`), decide (`classify`). Changes nothing.
@@ -12,12 +13,16 @@ pub mod classify;
 pub mod end;
 mod note;
 mod observe;
+mod owners;
 pub mod survey;
+pub mod suspects;
 #[cfg(test)]
 mod tests;
 
 pub use at_once::at_once;
+pub use note::{Line, write_down};
 pub use observe::target;
+pub use owners::Owners;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -2,6 +2,8 @@
 
 use std::time::SystemTime;
 
+use serde::Deserialize;
+
 use super::classify::Reason;
 use super::{Done, Outcome, Planned, Verb};
 use crate::observe::orphan_log::{Batch, Orphan, What};
@@ -40,7 +42,9 @@ impl<'a> Notes<'a> {
     }
 
     fn write<'p>(&mut self, lines: impl Iterator<Item = (What, &'p Planned, String)>) {
-        let Some(log) = &self.instance.orphan_log else { return };
+        if self.instance.orphan_log.is_none() {
+            return;
+        }
         let (mut batch, now) = (Batch::new(SystemTime::now()), now_ms());
         for (what, Planned { record, decided, .. }, reason) in lines {
             let age_ms = (record.started_at > 0).then(|| now.saturating_sub(record.started_at));
@@ -48,10 +52,12 @@ impl<'a> Notes<'a> {
             let orphan = Orphan { pid: record.pid, command: &record.command_preview, age_ms, status };
             batch.add(what, &orphan, &reason);
         }
-        if batch.is_empty() {
-            return;
-        }
-        if let Err(error) = log.append(&batch)
+        self.append(&batch);
+    }
+
+    fn append(&mut self, batch: &Batch) {
+        let Some(log) = self.instance.orphan_log.as_ref().filter(|_| !batch.is_empty()) else { return };
+        if let Err(error) = log.append(batch)
             && !std::mem::replace(&mut self.troubled, true)
         {
             let message = format!(
@@ -62,6 +68,39 @@ impl<'a> Notes<'a> {
             self.instance.registry.tell(&Trouble::new("event-log", message, log.path()));
         }
     }
+}
+
+/// What a watch has seen, and what has become of a suspect: nobody is reaped for that, and it is written down all the same.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Line {
+    what: What,
+    pid: i32,
+    command: String,
+    age_ms: Option<u64>,
+    status: Status,
+    reason: String,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Status {
+    Confirmed,
+    /// No entry names it.
+    Suspected,
+}
+
+/// Appends lines to the event log, if there is one. Blocks for a disk.
+pub fn write_down(instance: &Instance, lines: &[Line]) {
+    let mut batch = Batch::new(SystemTime::now());
+    for Line { what, pid, command, age_ms, status, reason } in lines {
+        let status = match status {
+            Status::Confirmed => "confirmed",
+            Status::Suspected => "suspected",
+        };
+        batch.add(*what, &Orphan { pid: *pid, command, age_ms: *age_ms, status }, reason);
+    }
+    Notes::new(instance).append(&batch);
 }
 
 const DIED: &str = "it had ended by the time it was to be ended";

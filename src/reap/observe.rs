@@ -13,7 +13,7 @@ use crate::registry::{self, Containment, Record, import, now_ms};
 
 /// Below this the system's own processes live. On Windows those are the idle process and the system itself; the other numbers are given out
 /// from the lowest one on that is free, and mean nothing.
-const LOWEST_PID: i32 = if cfg!(windows) { 8 } else { 100 };
+pub(super) const LOWEST_PID: i32 = if cfg!(windows) { 8 } else { 100 };
 
 pub struct Observer<'a> {
     me: &'a ProcessRef,

@@ -22,7 +22,7 @@ mod silence;
 mod tier;
 #[cfg(unix)]
 mod unix;
-mod watch;
+pub(crate) mod watch;
 #[cfg(any(windows, test))]
 mod windows;
 #[cfg(unix)]

@@ -174,8 +174,8 @@ async fn look(tree: &Arc<Tree>, record: &Arc<Record>, age: Duration) -> Option<V
     runtime::get().ok()?.run(look).await.flatten()
 }
 
-/// Waits until a process is dead.
-async fn ended(process: &ProcessRef) {
+/// Waits until a process is dead, whoever's it is.
+pub(crate) async fn ended(process: &ProcessRef) {
     if told_of_end(process).await.is_some() {
         return;
     }

@@ -63,6 +63,16 @@ impl Scan {
         }
     }
 
+    /// All of those that can be looked at, off limits or not.
+    pub fn everybody(&self) -> Vec<Stat> {
+        self.parents.keys().filter_map(|&pid| read_stat(pid).ok()).collect()
+    }
+
+    /// We, our ancestors, and those of the system.
+    pub fn off_limits(&self) -> &HashSet<i32> {
+        &self.off_limits
+    }
+
     /// Who is alive and provably the run's.
     pub fn living(&self, target: &Target) -> io::Result<Vec<ProcessRef>> {
         let mut hunt = Hunt::new(target);

@@ -91,6 +91,16 @@ impl Scan {
         }
     }
 
+    /// All of them, dead or alive, off limits or not.
+    pub fn everybody(&self) -> Vec<Stat> {
+        self.rows.values().map(|row| row.stat.clone()).collect()
+    }
+
+    /// We, our ancestors, and those of the system.
+    pub fn off_limits(&self) -> &HashSet<i32> {
+        &self.off_limits
+    }
+
     /// Whoever has the number, dead or alive, off limits or not.
     pub(super) fn holder(&self, pid: i32) -> Option<&Stat> {
         self.rows.get(&pid).map(|row| &row.stat)
