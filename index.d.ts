@@ -566,6 +566,130 @@ export interface ReapDecision {
   record: RunRecord
 }
 
+// ---- orphans and suspects -------------------------------------------------------------------------------------------
+
+/**
+ * Looks for orphans, and changes nothing. *Confirmed* ones are in the registry, and proven: what {@link reapOrphans} would end.
+ * *Suspected* ones are not: a process of this user whose name matches a pattern **and** which works in the project's directory or
+ * descends from a bot that is alive. Runs of other registries, bots, we and those above us are never suspects.
+ */
+export function findOrphans(options?: FindOrphansOptions): Promise<OrphanFindings>
+
+/** What makes a process suspicious. */
+export interface SuspectOptions {
+  /**
+   * What the name of a process must be; `*` stands for anything. Its program and, if that runs others (`node`, `npx`, `python` …), the
+   * script or package are names; other arguments are not. A string is compared without regard to case, a regular expression is
+   * tested on each name. Default {@link suspectPatterns}.
+   */
+  patterns?: readonly (string | RegExp)[] | undefined
+  /**
+   * The project's directory. Default: the current one, unless that is the root of the file system. On Windows nobody can see where
+   * others work: only who descends from a bot is suspected there.
+   */
+  projectDir?: string | undefined
+}
+
+export interface FindOrphansOptions extends SuspectOptions {
+  /** Whether to look for suspects at all. Default true. */
+  suspects?: boolean | undefined
+}
+
+export interface OrphanFindings {
+  confirmed: ReapDecision[]
+  suspected: Suspect[]
+}
+
+/** A process that may be an orphan. Nothing proves it. */
+export interface Suspect {
+  pid: number
+  /** Names it once and for all, see {@link captureStartToken}. */
+  startToken: string
+  /** Its command line, at most 120 characters. */
+  command: string
+  ageMs: number
+  ppid: number
+  /** Where it works; `null` if that cannot be found out. */
+  cwd: string | null
+  /** The one that its name matches. */
+  pattern: string
+  /** For people: `matches "claude" and runs in /project`. */
+  reason: string
+}
+
+/**
+ * Ends orphans: those that {@link reapOrphans} would end and, only with `force`, suspects. Each suspect is looked at once more, and
+ * named by its identity at every signal.
+ */
+export function endOrphans(options?: EndOrphansOptions): Promise<OrphanReport>
+
+export interface EndOrphansOptions extends SuspectOptions {
+  /** Say what would be done, and change nothing, on disk or alive. Default false. */
+  dryRun?: boolean | undefined
+  /** End suspects, too. Default false: they are only reported. */
+  force?: boolean | undefined
+  /** Leave those that were started less than this long ago. Default 0. */
+  olderThanMs?: number | undefined
+  /** Time between SIGTERM and SIGKILL. Default: each entry's own, and the supervisor's for suspects. */
+  graceMs?: number | undefined
+}
+
+export interface OrphanReport extends ReapReport {
+  suspected: SettledSuspect[]
+}
+
+export interface SettledSuspect extends Suspect {
+  /** `reported`: nothing was done. `skipped`: it was to be ended, and `error` says why it was left alone. */
+  outcome: 'reported' | 'ended' | 'skipped' | 'failed'
+  error?: string
+}
+
+/** The default patterns: CLI agents and MCP servers. Add to them with `[...suspectPatterns, 'mine']`. */
+export const suspectPatterns: readonly string[]
+
+/**
+ * Looks for orphans from now on: at once when a bot of this registry dies, and every interval. Each is told once, as `orphan:detected`
+ * on the supervisor and in the event log. With `autoKill` confirmed ones are ended as {@link reapOrphans} does it. Suspects are never
+ * touched.
+ *
+ * Does not keep the event loop alive. Runs whose keeper is just ending them, because their bot has died, are no orphans yet.
+ */
+export function watchOrphans(options?: WatchOptions): OrphanWatch
+
+export interface WatchOptions extends SuspectOptions {
+  /** Between looks that nothing has called for. At least 100. Default 60000. */
+  intervalMs?: number | undefined
+  /** The same as `intervalMs`. */
+  interval?: number | undefined
+  /** How old a confirmed orphan must be, since it was started, before `autoKill` ends it. Default 0. */
+  maxAgeMs?: number | undefined
+  /** The same as `maxAgeMs`. */
+  maxAge?: number | undefined
+  /** End confirmed orphans. Default false. */
+  autoKill?: boolean | undefined
+  /** Default: each entry's own. */
+  graceMs?: number | undefined
+}
+
+export interface OrphanWatch {
+  readonly stats: OrphanWatchStats
+  /** Looks now. Whoever asks while it looks gets the next look. After {@link OrphanWatch.stop} nobody is told of or ended. */
+  check(): Promise<OrphanFindings>
+  /** Ends the watch. Nobody is told of or ended from here on, but for those that are being ended. */
+  stop(): void
+  /** `using`: as `stop`. */
+  [Symbol.dispose](): void
+}
+
+export interface OrphanWatchStats {
+  watching: boolean
+  /** When the last look was over; `null` before. */
+  lastCheck: number | null
+  /** Confirmed and suspected ones, each once. */
+  orphansDetected: number
+  orphansKilled: number
+}
+
 /**
  * Takes over a run that has outlived its bot (`onOwnerExit: 'keep'`). The handle is the same however often it is asked for, and
  * also for runs that {@link reapOrphans} has adopted. For a run that has ended meanwhile it says how.
@@ -776,8 +900,8 @@ export interface SupervisorOptions {
   /** How long an owner that is not heard of counts as alive; it is heard of every third of that. At least 1000. Default 30000. */
   leaseMs?: number | undefined
   /**
-   * Where it is written down what {@link reapOrphans} finds and does, one line for each decision about an orphan. Longer than 1 MiB,
-   * it is moved to the same name with `.1`. `null`: nowhere. Default: `orphan-events.log` beside the registry.
+   * Where it is written down what {@link reapOrphans}, {@link endOrphans} and {@link watchOrphans} find and do, one line for each
+   * decision about an orphan. Longer than 1 MiB, it is moved to the same name with `.1`. `null`: nowhere. Default: `orphan-events.log` beside the registry.
    */
   eventLogPath?: string | null | undefined
 }
@@ -797,6 +921,9 @@ export interface Supervisor extends EventEmitter {
   readonly reapOrphans: typeof reapOrphans
   /** The same as {@link Supervisor.reapOrphans}. */
   readonly reconcileOrphans: typeof reapOrphans
+  readonly findOrphans: typeof findOrphans
+  readonly endOrphans: typeof endOrphans
+  readonly watchOrphans: typeof watchOrphans
   readonly adopt: typeof adopt
   readonly ensureService: typeof ensureService
   readonly stopService: typeof stopService
@@ -913,9 +1040,9 @@ export interface ReapDecisionEvent extends ReapDecision {
 }
 
 /**
- * What {@link reapOrphans} tells of each orphan, on the supervisor: `orphan:detected` before anything is signalled, if something
- * of it may be alive, and then one of the others. Entries whose processes are dead are `orphan:skipped` only. A dry run detects,
- * and nothing else.
+ * What {@link reapOrphans} and {@link endOrphans} tell of each orphan, on the supervisor: `orphan:detected` before anything is
+ * signalled, if something of it may be alive, and then one of the others. Entries whose processes are dead are `orphan:skipped`
+ * only. A dry run detects, and nothing else; and so does a watch, of what it leaves alone.
  */
 export type OrphanEventName = 'orphan:detected' | 'orphan:killed' | 'orphan:skipped' | 'orphan:failed'
 
@@ -923,16 +1050,17 @@ export type OrphanEventName = 'orphan:detected' | 'orphan:killed' | 'orphan:skip
 export interface OrphanEvent {
   atMs: number
   pid: number
-  runId: string
-  /** {@link RunRecord.commandPreview} */
+  /** `null` for a suspect. */
+  runId: string | null
+  /** {@link RunRecord.commandPreview}, or a suspect's command line. */
   command: string
   /** Since it was started; `null` if nobody knows when that was. */
   ageMs: number | null
   /**
    * `confirmed`: it is the recorded run, and may be ended. `unproven`: whether it is cannot be told. `refused`: a process that must
-   * not be signalled. `reused`: its PID is somebody else's now. `dead`: nothing is left of it.
+   * not be signalled. `reused`: its PID is somebody else's now. `dead`: nothing is left of it. `suspected`: no entry names it.
    */
-  status: 'confirmed' | 'unproven' | 'refused' | 'reused' | 'dead'
+  status: 'confirmed' | 'unproven' | 'refused' | 'reused' | 'dead' | 'suspected'
   /** For people: why it was decided so, or why it failed. */
   reason: string
   dryRun: boolean
@@ -941,7 +1069,10 @@ export interface OrphanEvent {
 /** Something is wrong with the registry, or right again. If nobody listens it is a warning, once for each kind. */
 export interface RegistryEvent {
   type: 'registry'
-  /** `corrupt`, `torn`, `unwritable`, `unreadable`; `event-log`: what happens to orphans cannot be written down */
+  /**
+   * `corrupt`, `torn`, `unwritable`, `unreadable`; `event-log`: what happens to orphans cannot be written down; `watch`: they cannot be
+   * looked for
+   */
   kind: string
   /** For people: what happened, and what to do. */
   message: string

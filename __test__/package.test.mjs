@@ -43,7 +43,9 @@ describe('import and require', () => {
       'capabilities',
       'captureStartToken',
       'createSupervisor',
+      'endOrphans',
       'ensureService',
+      'findOrphans',
       'installSignalHandlers',
       'isSameProcess',
       'list',
@@ -55,7 +57,9 @@ describe('import and require', () => {
       'spawnOwned',
       'stopService',
       'survey',
+      'suspectPatterns',
       'unregisterProcess',
+      'watchOrphans',
     ])
     for (const name of Object.keys(required)) {
       assert.equal(names[name], required[name])

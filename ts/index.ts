@@ -5,6 +5,8 @@ import { checkPid, checkString } from './checks.js'
 import * as native from './native.js'
 import { Supervisor } from './supervisor.js'
 
+export { suspectPatterns } from './patterns.js'
+
 let standard: Supervisor | undefined
 
 /** The supervisor of those who need only one. Made when it is first used: where its registry is depends on the directory. */
@@ -20,6 +22,8 @@ export const spawnOwned = ((command: string, args?: readonly string[], options?:
 export const cancel: typeof Public.cancel = async (target, options) => supervisor().cancel(target, options)
 export const reapOrphans = (async (botPid?: number, options?: Public.ReapOptions) =>
   supervisor().reapOrphans(botPid, options)) as typeof Public.reapOrphans
+export const findOrphans: typeof Public.findOrphans = async (options) => supervisor().findOrphans(options)
+export const endOrphans: typeof Public.endOrphans = async (options) => supervisor().endOrphans(options)
 export const adopt: typeof Public.adopt = async (runId) => supervisor().adopt(runId)
 export const ensureService: typeof Public.ensureService = async (options) =>
   supervisor().ensureService(options)
@@ -32,6 +36,7 @@ export const unregisterProcess: typeof Public.unregisterProcess = (target) =>
   supervisor().unregisterProcess(target)
 export const installSignalHandlers: typeof Public.installSignalHandlers = (options) =>
   supervisor().installSignalHandlers(options)
+export const watchOrphans: typeof Public.watchOrphans = (options) => supervisor().watchOrphans(options)
 export const list: typeof Public.list = (filter) => supervisor().list(filter)
 
 export const survey: typeof Public.survey = async (filter) => supervisor().survey(filter)

@@ -19,6 +19,7 @@ const { SIGKILL } = constants.signals
 export type NativeEvent = Binding.Event
 export type LaunchOptions = Binding.LaunchOptions
 export type NativeRegistry = Binding.Registry
+export type NativeOwnerWatch = Binding.OwnerWatch
 
 /** Directories that may hold the addon and the keeper, side by side: a local build first, then the platform's package. */
 function* candidates(): Generator<string> {
@@ -132,6 +133,10 @@ export function openRegistry(
 ): NativeRegistry {
   return new binding.Registry(path, instanceId, leaseMs, eventLogPath, onTrouble)
 }
+
+/** Calls back whenever an owner that the registry names has died. It does not keep the event loop alive. */
+export const watchOwners = (registry: NativeRegistry, onDeath: () => void): NativeOwnerWatch =>
+  new binding.OwnerWatch(registry, onDeath)
 
 /** Makes the streams of a command that is to be started later: our ends, and what its `stdio` is to be then. */
 export const openStreams = (stdio: readonly number[]) => host.openStreams([...stdio])

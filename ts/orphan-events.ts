@@ -1,8 +1,9 @@
-// orphan:detected, orphan:killed, orphan:skipped, orphan:failed: what reapOrphans finds and does, one event each. The event log
-// says the same, in the same words (src/reap/note.rs).
+// orphan:detected, orphan:killed, orphan:skipped, orphan:failed: what is found and done about orphans, one event each. The event log
+// says the same, in the same words: the native side writes down what it reaps (src/reap/note.rs), and we what else there is to say.
 
-import type { OrphanEvent, OrphanEventName, ReapDecision, RunRecord } from '../index.js'
+import type { OrphanEvent, OrphanEventName, ReapDecision, RunRecord, Suspect } from '../index.js'
 import type { Owner } from './owner.js'
+import type { OrphanLine } from './registry.js'
 
 /** What is to be done about an entry. */
 interface Wanted {
@@ -44,6 +45,45 @@ export function tellSettled(owner: Owner, decisions: readonly ReapDecision[]): v
     const told = decision.dryRun ? undefined : outcomeOf(decision)
     if (told) owner.events.tellOrphan(told.name, eventOf({ ...decision, action: decision.decision, ...told }))
   }
+}
+
+/** Something about orphans that are not being reaped. */
+export interface Told {
+  readonly name: OrphanEventName
+  readonly event: OrphanEvent
+}
+
+/** A confirmed orphan that is only looked at. */
+export const seen = (decision: ReapDecision): Told => ({
+  name: 'orphan:detected',
+  event: eventOf({ ...decision, action: decision.decision, dryRun: true }),
+})
+
+export function aboutSuspect(
+  name: OrphanEventName,
+  { pid, command, ageMs }: Suspect,
+  reason: string,
+  dryRun: boolean,
+): Told {
+  const who = { pid, runId: null, command, ageMs, status: 'suspected' } as const
+  return { name, event: { atMs: Date.now(), ...who, reason, dryRun } }
+}
+
+/** Written down before it is told: whoever hears of it finds it in the log. A log that cannot be written to holds nothing up. */
+export async function tellAndNote(owner: Owner, told: readonly Told[]): Promise<void> {
+  if (told.length === 0) return
+  await owner.writing().note(told.map(lineOf))
+  tellOnly(owner, told)
+}
+
+/** Without a line: a dry run changes nothing. */
+export function tellOnly(owner: Owner, told: readonly Told[]): void {
+  for (const { name, event } of told) owner.events.tellOrphan(name, event)
+}
+
+function lineOf({ name, event }: Told): OrphanLine {
+  const { pid, command, ageMs, status, reason } = event
+  return { what: name.slice('orphan:'.length), pid, command, ageMs, status, reason }
 }
 
 function tellAll(

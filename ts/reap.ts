@@ -38,6 +38,13 @@ export async function reap(owner: Owner, botPid?: unknown, options?: unknown): P
   return report(decisions)
 }
 
+/** What would be done now. Nothing is, and nobody is told. */
+export async function foresee(owner: Owner): Promise<ReapDecision[]> {
+  const plan = await owner.registry.plan(process.pid, false)
+  owner.registry.forget(plan)
+  return plan.read().map((planned) => decisionOf({ ...planned, byPolicy: false }, undefined))
+}
+
 /** A shutdown waits for it: it may take runs over. */
 async function known<T>(owner: Owner, work: Promise<T>): Promise<T> {
   const settled = work.then(

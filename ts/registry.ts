@@ -68,6 +68,45 @@ export interface Done {
   record?: RunRecord
 }
 
+/** A line of the event log. */
+export interface OrphanLine {
+  what: string
+  pid: number
+  command: string
+  ageMs: number | null
+  status: string
+  reason: string
+}
+
+/** One that may be an orphan, if it has a name that is looked for. */
+export interface NamedProcess {
+  pid: number
+  startToken: string
+  ppid: number
+  /** Its command line. */
+  words: string[]
+  /** Of its program, and of what that runs. */
+  names: string[]
+  ageMs: number
+  cwd: string | null
+  inProject: boolean
+  /** The bot it descends from. */
+  owner: number | null
+}
+
+/** Suspects that are to be ended. */
+export interface Sentence {
+  startTokens: string[]
+  project: string | undefined
+  graceMs: number
+}
+
+/** What became of one of them. */
+export interface SettledSuspect {
+  outcome: 'ended' | 'skipped' | 'failed'
+  error?: string
+}
+
 export interface EndRequest {
   keys: string[]
   signal: number
@@ -177,6 +216,21 @@ export class Registry {
     const ended = settled<EndedRun[]>(await this.native.end(JSON.stringify(request)))
     for (const { record } of ended) frozen(record)
     return ended
+  }
+
+  /** Whoever may be an orphan although no entry names it, by where it is or whom it descends from. */
+  async suspects(project: string | undefined): Promise<NamedProcess[]> {
+    return settled<NamedProcess[]>(await this.native.suspects(project))
+  }
+
+  /** Ends those that still may be. One outcome for each. */
+  async endSuspects(sentence: Sentence): Promise<SettledSuspect[]> {
+    return settled<SettledSuspect[]>(await this.native.endSuspects(JSON.stringify(sentence)))
+  }
+
+  /** Writes to the event log, if there is one. */
+  async note(lines: readonly OrphanLine[]): Promise<void> {
+    await this.native.note(JSON.stringify(lines))
   }
 
   flush(): void {

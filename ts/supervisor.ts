@@ -5,6 +5,7 @@ import type * as Public from '../index.js'
 import { adopt } from './adopt.js'
 import { cancel } from './cancel.js'
 import { matchingOrAll } from './filters.js'
+import { endOrphans, findOrphans } from './orphans.js'
 import { Owner } from './owner.js'
 import { reap } from './reap.js'
 import { register, unregister } from './register.js'
@@ -12,6 +13,7 @@ import { ensureService, stopService } from './service.js'
 import { readShutdownOptions, shutdown } from './shutdown.js'
 import { installSignalHandlers } from './signal-handlers.js'
 import { spawn } from './spawn.js'
+import { watchOrphans } from './watch-orphans.js'
 
 /** Methods are bound, so that `const { spawnOwned } = createSupervisor()` does what it says. */
 export class Supervisor extends EventEmitter implements Public.Supervisor {
@@ -44,6 +46,12 @@ export class Supervisor extends EventEmitter implements Public.Supervisor {
     reap(this.#owner, botPid, options)
 
   readonly reconcileOrphans = this.reapOrphans
+
+  readonly findOrphans = (options?: Public.FindOrphansOptions) => findOrphans(this.#owner, options)
+
+  readonly endOrphans = (options?: Public.EndOrphansOptions) => endOrphans(this.#owner, options)
+
+  readonly watchOrphans = (options?: Public.WatchOptions) => watchOrphans(this.#owner, options)
 
   readonly list = (filter?: Public.RunFilter) => {
     const matches = matchingOrAll(filter)

@@ -3,6 +3,7 @@
 //! Every exported function catches panics and turns them into JS errors: nothing we do may crash the bot.
 
 mod convert;
+pub mod orphans;
 pub mod registry;
 pub mod service;
 

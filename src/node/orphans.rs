@@ -1,0 +1,142 @@
+//! Suspects, and the deaths of owners, as JavaScript sees them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use napi::Status;
+use napi::bindgen_prelude::{Env, Function, Object};
+use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
+use napi_derive::napi;
+use serde::{Deserialize, Serialize};
+
+use super::registry::{Failure, Registry, in_background, parse};
+use crate::identity::{self, ProcessRef};
+use crate::reap::suspects::{self, Look, LookError, Suspect, names::names};
+use crate::reap::{self, Line, Owners};
+use crate::registry::{Instance, now_ms};
+use crate::runtime;
+
+#[napi]
+impl Registry {
+    /// Everybody who may be an orphan although no entry names it, if its name is one that is looked for: as JSON, each with its names.
+    #[napi(catch_unwind, ts_return_type = "Promise<string>")]
+    pub fn suspects<'env>(&self, env: &'env Env, project: Option<String>) -> napi::Result<Object<'env>> {
+        let instance = self.instance.clone();
+        in_background(env, move || {
+            let (look, project) =
+                (Look::take(&instance).map_err(|error| failure(&error))?, project.map(PathBuf::from));
+            let now = now_ms();
+            Ok(look.suspects(project.as_deref()).iter().map(|it| Told::of(it, now)).collect::<Vec<_>>())
+        })
+    }
+
+    /// Ends those of them that are named by their start tokens: `{startTokens, project?, graceMs}` in, what has become of each out.
+    #[napi(catch_unwind, ts_return_type = "Promise<string>")]
+    pub fn end_suspects<'env>(&self, env: &'env Env, request: String) -> napi::Result<Object<'env>> {
+        let instance = self.instance.clone();
+        in_background(env, move || {
+            let Sentence { start_tokens, project, grace_ms } = parse(&request)?;
+            let grace = std::time::Duration::from_millis(grace_ms);
+            suspects::end(&instance, start_tokens, project.as_deref(), grace).map_err(|error| failure(&error))
+        })
+    }
+
+    /// Writes lines to the event log, for what no reaper writes down.
+    #[napi(catch_unwind, ts_return_type = "Promise<string>")]
+    pub fn note<'env>(&self, env: &'env Env, lines: String) -> napi::Result<Object<'env>> {
+        let instance = self.instance.clone();
+        in_background(env, move || {
+            let lines: Vec<Line> = parse(&lines)?;
+            reap::write_down(&instance, &lines);
+            Ok(())
+        })
+    }
+}
+
+fn failure(error: &LookError) -> Failure {
+    Failure::new(error.code(), error)
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Sentence {
+    start_tokens: Vec<ProcessRef>,
+    project: Option<PathBuf>,
+    grace_ms: u64,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Told {
+    pid: i32,
+    start_token: ProcessRef,
+    ppid: i32,
+    words: Vec<String>,
+    names: Vec<String>,
+    age_ms: u64,
+    cwd: Option<String>,
+    in_project: bool,
+    owner: Option<i32>,
+}
+
+impl Told {
+    fn of(suspect: &Suspect, now: u64) -> Self {
+        let Suspect { stat, details, in_project, owner } = *suspect;
+        // Of whom that is not known, nobody shall say that it is old enough.
+        let started = identity::started_at_ms(stat.start).unwrap_or(now);
+        Self {
+            pid: stat.pid,
+            start_token: ProcessRef::known(stat.pid, stat.start),
+            ppid: stat.ppid,
+            words: details.words.clone(),
+            names: names(&details.words),
+            age_ms: now.saturating_sub(started),
+            cwd: details.directory.as_ref().map(|directory| directory.to_string_lossy().into_owned()),
+            in_project,
+            owner,
+        }
+    }
+}
+
+/// Weak: it does not keep the event loop alive.
+type Listener = ThreadsafeFunction<(), (), (), Status, false, true>;
+
+/// Calls back when an owner that the registry names has died.
+#[napi]
+pub struct OwnerWatch {
+    instance: Instance,
+    owners: Arc<Owners>,
+}
+
+#[napi]
+impl OwnerWatch {
+    #[napi(constructor, catch_unwind)]
+    #[allow(clippy::needless_pass_by_value)] // N-API passes values.
+    pub fn new(registry: &Registry, on_death: Function<(), ()>) -> napi::Result<Self> {
+        let listener: Listener =
+            on_death.build_threadsafe_function().weak::<true>().callee_handled::<false>().build()?;
+        let tell = move || {
+            listener.call((), ThreadsafeFunctionCallMode::NonBlocking);
+        };
+        Ok(Self { instance: registry.instance.clone(), owners: Owners::new(tell) })
+    }
+
+    /// Has another look at who they are, in the background. A registry that cannot be read is for whoever reads it to complain of.
+    #[napi(catch_unwind)]
+    pub fn follow(&self) -> napi::Result<()> {
+        let (instance, owners) = (self.instance.clone(), self.owners.clone());
+        runtime::in_background(move || drop(owners.follow(&instance)))
+            .map_err(|error| napi::Error::from_reason(error.to_string()))
+    }
+
+    #[napi(catch_unwind)]
+    pub fn stop(&self) {
+        self.owners.stop();
+    }
+}
+
+impl Drop for OwnerWatch {
+    fn drop(&mut self) {
+        self.owners.stop();
+    }
+}
