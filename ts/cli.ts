@@ -6,6 +6,7 @@ import { cancel } from './cli/commands/cancel.js'
 import { completion } from './cli/commands/completion.js'
 import { doctor } from './cli/commands/doctor.js'
 import { events } from './cli/commands/events.js'
+import { kill } from './cli/commands/kill.js'
 import { metrics } from './cli/commands/metrics.js'
 import { ps } from './cli/commands/ps.js'
 import { reap } from './cli/commands/reap.js'
@@ -13,6 +14,7 @@ import { runCommand } from './cli/commands/run.js'
 import { show } from './cli/commands/show.js'
 import { top } from './cli/commands/top.js'
 import { tree } from './cli/commands/tree.js'
+import { watch } from './cli/commands/watch.js'
 import { helpOf, manPage, overview } from './cli/help.js'
 import { parse, type Request, UsageError } from './cli/parse.js'
 import { NothingFound } from './cli/runs.js'
@@ -29,6 +31,8 @@ const HANDLERS: Readonly<Record<string, Handler>> = {
   metrics,
   cancel,
   reap,
+  kill,
+  watch,
   run: runCommand,
   doctor,
   completion,

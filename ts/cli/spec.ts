@@ -48,6 +48,18 @@ const grace: Option = {
   help: 'Time between asking and SIGKILL. Default: as the run was started.',
 }
 const dryRun: Option = { name: 'dry-run', help: 'Say what would be done, and do nothing.' }
+const project: Option = {
+  name: 'project',
+  value: 'DIR',
+  help: 'Where suspects are looked for. Default: the current directory.',
+}
+const pattern: Option = {
+  name: 'pattern',
+  value: 'NAME',
+  repeatable: true,
+  help: 'Names of programs to suspect, instead of the usual agents.',
+}
+
 export const COMMANDS: readonly Command[] = [
   {
     name: 'ps',
@@ -140,6 +152,42 @@ export const COMMANDS: readonly Command[] = [
     options: [dryRun, grace],
     words: [0, 0],
     examples: ['spawn-owned reap --dry-run', 'spawn-owned reap'],
+  },
+  {
+    name: 'kill',
+    usage: '--orphans [--dry-run] [--force] [--older-than DURATION]',
+    summary: 'The same with a table, and, with --force, of suspects too',
+    about: [
+      'A suspect is not in the registry, but has the name of an agent and runs in the project, or descends from a bot. It is only reported, unless --force is given.',
+    ],
+    options: [
+      { name: 'orphans', help: 'Required: nothing else is ended this way.' },
+      dryRun,
+      { name: 'force', help: 'End suspects, too.' },
+      { name: 'older-than', value: 'DURATION', help: 'Leave younger ones alone.' },
+      pattern,
+      project,
+      grace,
+    ],
+    words: [0, 0],
+    examples: ['spawn-owned kill --orphans --dry-run', 'spawn-owned kill --orphans --force --older-than 30m'],
+  },
+  {
+    name: 'watch',
+    usage: '[--interval DURATION] [--max-age DURATION] [--auto-kill]',
+    summary: 'Look for orphans until Ctrl-C',
+    about: [
+      'A bot that dies is noticed at once; the interval is for what cannot be noticed. Suspects are never ended.',
+    ],
+    options: [
+      { name: 'interval', value: 'DURATION', help: 'Time between two looks. Default 60s.' },
+      { name: 'max-age', value: 'DURATION', help: 'Leave orphans alone that are younger. Default 0.' },
+      { name: 'auto-kill', help: 'End orphans that are proven to be ours.' },
+      pattern,
+      project,
+    ],
+    words: [0, 0],
+    examples: ['spawn-owned watch --auto-kill --max-age 5m'],
   },
   {
     name: 'run',
