@@ -6,12 +6,14 @@
 //!
 //! Nothing here is a proof. So a suspect is told to people, and ended only if somebody says so, by `look::end`.
 
+#[cfg(target_os = "linux")]
+mod linux;
 mod look;
+#[cfg(target_os = "macos")]
+mod macos;
 pub mod names;
 #[cfg(test)]
 mod tests;
-#[cfg(unix)]
-mod unix;
 #[cfg(windows)]
 mod windows;
 

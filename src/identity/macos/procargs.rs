@@ -33,6 +33,11 @@ impl<'a> Arguments<'a> {
         if self.argc == 0 { None } else { self.strings.split(|&byte| byte == 0).next() }
     }
 
+    /// All of its arguments, that name first.
+    pub fn words(&self) -> impl Iterator<Item = &'a [u8]> {
+        self.strings.split(|&byte| byte == 0).take(self.argc)
+    }
+
     /// Its environment: `KEY=value`, separated by NULs.
     pub fn environment(&self) -> &'a [u8] {
         let mut rest = self.strings;
@@ -73,6 +78,7 @@ mod tests {
                 block(2, "/bin/sh", padding, &["sh", "-c", "A=1", "SPAWN_OWNED_RUN=r0:r1", "", "ptr_munge="]);
             let all = Arguments::parse(&bytes).unwrap();
             assert_eq!(all.name(), Some(&b"sh"[..]));
+            assert_eq!(all.words().collect::<Vec<_>>(), [&b"sh"[..], b"-c"]);
             assert_eq!(all.environment(), b"A=1\0SPAWN_OWNED_RUN=r0:r1");
             assert_eq!(runs(&bytes), ["r0", "r1"]);
         }

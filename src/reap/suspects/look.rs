@@ -7,8 +7,10 @@ use std::{fmt, io};
 
 use serde::Serialize;
 
-#[cfg(unix)]
-use super::unix::details;
+#[cfg(target_os = "linux")]
+use super::linux::details;
+#[cfg(target_os = "macos")]
+use super::macos::details;
 #[cfg(windows)]
 use super::windows::details;
 use super::{Id, Scene, Seen, Suspect, suspects};
