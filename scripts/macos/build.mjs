@@ -13,7 +13,7 @@ const SYSTEM_LIBRARY = '/usr/lib/libSystem.B.dylib'
 const env = cargoEnvironment({ optimized: process.argv.includes('--optimized') })
 
 installToolchain()
-say('Building for macOS (a first build takes three minutes)')
+say('Building for macOS (a first build takes about four minutes)')
 for (const { arch, triple } of targets) {
   const built = join(made, 'cargo', triple, 'release')
   // That there is no SDK is no news.
