@@ -50,10 +50,14 @@ impl Asking {
             }
         }
         if others == 0 {
-            deaf.retain(|stat| self.hung_up.insert(name(stat)));
-            for signal in [libc::SIGHUP, SIGCONT] {
-                for stat in &deaf {
-                    send(stat, signal);
+            for stat in deaf {
+                if self.hung_up.insert(name(stat)) {
+                    send(stat, libc::SIGHUP);
+                    send(stat, SIGCONT);
+                } else {
+                    // Bash takes note of it, and may have looked for such notes the moment before it waits for a key. Then it sleeps until
+                    // something wakes it: a signal that it hears, and that means no harm to anybody.
+                    send(stat, libc::SIGWINCH);
                 }
             }
         }
