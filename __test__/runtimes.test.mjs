@@ -17,7 +17,7 @@ const fileOf = (name) => `${name}.test.mjs`
 
 test('the page has a column for each runtime, and a row for tests that exist', () => {
   const [head, , ...rows] = page
-    .match(/^\| tests \|[\s\S]*?\n(?=\n)/m)[0]
+    .match(/^\| tests +\|[\s\S]*?\n(?=\n)/m)[0]
     .trimEnd()
     .split('\n')
   const titles = head.split('|').slice(2, -1)

@@ -23,7 +23,13 @@ const reader = new PeriodicExportingMetricReader({ exporter: metricExporter, exp
 const meters = new MeterProvider({ readers: [reader] })
 
 const folder = mkdtempSync(join(tmpdir(), 'spawn-owned-otel-'))
-process.on('exit', () => rmSync(folder, { recursive: true, force: true, maxRetries: 10 }))
+process.on('exit', () => {
+  try {
+    rmSync(folder, { recursive: true, force: true })
+  } catch {
+    // On Windows what is still open stays.
+  }
+})
 const supervisor = createSupervisor({ registryPath: join(folder, 'process-registry.json') })
 const stop = observe(supervisor, {
   tracer: tracers.getTracer('spawn-owned'),
