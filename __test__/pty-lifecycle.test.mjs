@@ -172,8 +172,9 @@ describe('the registry', options, () => {
       const { runId } = await bot.ask('spawn', ...shellWithJobs(witness), { pty: true })
       await witness.ready(2)
       const supervisor = createSupervisor({ registryPath: path })
-      const [record] = supervisor.list({ runId })
-      assert.deepEqual([record.state, record.containment], ['running', 'keeper'])
+      const record = () => supervisor.list({ runId })[0]
+      await until(() => record().state === 'running', 'that it runs is written down')
+      assert.equal(record().containment, 'keeper')
       const result = await supervisor.cancel(runId, { graceMs: FOR_EVER })
       assert.ok(witness.isGone(), witness.holders())
       assert.equal(result.outcome, 'cancelled')

@@ -34,15 +34,18 @@ export async function startBot(t, registryPath, { env, leaseMs, within = [] } = 
   return bot
 }
 
-/** Runs fixtures/does-one-thing.mjs, and resolves with its lines when it has ended. */
-export async function inAScript(path, thing, ...args) {
+/** Runs fixtures/does-one-thing.mjs, and resolves with its lines when it has ended. `child` is the script itself. */
+export function inAScript(path, thing, ...args) {
   const command = [script('does-one-thing.mjs'), thing, ...args.map((arg) => JSON.stringify(arg))]
   const env = { ...process.env, SPAWN_OWNED_REGISTRY: path }
-  const { stdout } = await promisify(execFile)(process.execPath, command, { env, timeout: 60_000 })
-  return stdout
-    .trim()
-    .split('\n')
-    .map((line) => (line.startsWith('{') || line.startsWith('"') ? JSON.parse(line) : line))
+  const ended = promisify(execFile)(process.execPath, command, { env, timeout: 60_000 })
+  const lines = ended.then(({ stdout }) =>
+    stdout
+      .trim()
+      .split('\n')
+      .map((line) => (line.startsWith('{') || line.startsWith('"') ? JSON.parse(line) : line)),
+  )
+  return Object.assign(lines, { child: ended.child })
 }
 
 class Bot {
