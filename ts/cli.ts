@@ -19,6 +19,7 @@ import { helpOf, manPage, overview } from './cli/help.js'
 import { parse, type Request, UsageError } from './cli/parse.js'
 import { NothingFound } from './cli/runs.js'
 import { type Context, type Outcome, paintFor, widthFor } from './cli/terminal.js'
+import { printable } from './cli/text.js'
 
 type Handler = (context: Context) => Outcome | Promise<Outcome>
 
@@ -81,7 +82,7 @@ function contextOf(request: Request): Context {
     paint: paintFor(process.env, process.stdout.isTTY),
     print,
     printJson: (value) => print(JSON.stringify(value)),
-    say: (line) => void process.stderr.write(`${line}\n`),
+    say: (line) => void process.stderr.write(`${printable(line)}\n`),
   }
 }
 
@@ -92,15 +93,19 @@ function explain(error: unknown): Outcome {
       ? [` Try "spawn-owned ${error.command ? `${error.command} ` : ''}--help".`, MISUNDERSTOOD]
       : ['', error instanceof NothingFound ? NOTHING_FOUND : FAILED]
   const sentence = /[.?!]$/.test(message) ? message : `${message}.`
-  process.stderr.write(`spawn-owned: ${sentence}${where}${code ? ` (${code})` : ''}\n`)
+  process.stderr.write(`${printable(`spawn-owned: ${sentence}${where}${code ? ` (${code})` : ''}`)}\n`)
   return outcome
 }
 
-// Whoever reads has had enough: `spawn-owned ps | head`.
-process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-  if (error.code === 'EPIPE') process.exit(0)
-  throw error
-})
+/** Those that change something finish what they have begun, whether or not somebody listens. */
+const FINISHES = new Set(['cancel', 'reap', 'kill', 'run', 'watch'])
+
+// Whoever reads has had enough (`spawn-owned ps | head`), or the terminal is gone.
+for (const stream of [process.stdout, process.stderr]) {
+  stream.on('error', () => {
+    if (!FINISHES.has(process.argv[2] ?? '')) process.exit(0)
+  })
+}
 
 main(process.argv.slice(2)).then(
   (outcome) => {

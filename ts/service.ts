@@ -213,7 +213,10 @@ class Ensuring {
   /** Whoever is alive after it was found ready was alive when it was. */
   async #look(record: RunRecord): Promise<Look> {
     const readiness = await look(this.#wish, record)
-    return stateOf(record) === 'alive' ? readiness : { kind: 'ended' }
+    const state = stateOf(record)
+    // What cannot be told now may be told at the next look.
+    if (state === 'unknown') return { kind: 'not-yet' }
+    return state === 'alive' ? readiness : { kind: 'ended' }
   }
 
   /** How it ended, if anybody knows. */
@@ -282,9 +285,9 @@ function stateOf({ state, startToken, keeper, containment }: RunRecord): 'alive'
   const root = startToken === null ? 'unknown' : processState(startToken)
   if (root === 'unknown') return 'unknown'
   // Where there is a job, its keeper was the bot that has started it.
-  const isKept =
-    containment === 'job' || (keeper !== undefined && processState(keeper.startToken) === 'alive')
-  return root === 'alive' && isKept ? 'alive' : 'over'
+  const holder = containment === 'job' ? 'alive' : keeper ? processState(keeper.startToken) : 'gone'
+  if (root === 'alive' && holder === 'unknown') return 'unknown'
+  return root === 'alive' && holder === 'alive' ? 'alive' : 'over'
 }
 
 function failureOf(exit: RunExit, refusal: NodeJS.ErrnoException | undefined): Failure {

@@ -235,7 +235,8 @@ fn elsewhere(facts: &Facts) -> Option<Decision> {
 }
 
 fn service(facts: &Facts) -> Option<Decision> {
-    let runs = facts.service && facts.root == Root::Alive;
+    // One that cannot be judged may well do its work.
+    let runs = facts.service && matches!(facts.root, Root::Alive | Root::Unknown);
     runs.then_some(Decision { action: Action::Leave, reason: Reason::Service })
 }
 

@@ -75,6 +75,7 @@ fn decides_the_named_cases() {
         ("a service, theft wanted", Facts { owner: Owner::Alive, lease: Lease::Expired, steal_from_live: true, ..SERVICE }, Action::Leave, "service"),
         ("a service on Windows, where its bot was its keeper", Facts { keeper: Keeper::Dead, ..SERVICE }, Action::Leave, "service"),
         ("a service that we are a part of", Facts { protected: Some(Protected::Ancestor), ..SERVICE }, Action::Leave, "service"),
+        ("a service whose root cannot be judged", Facts { root: Root::Unknown, ..SERVICE }, Action::Leave, "service"),
         ("a service whose root is gone", Facts { root: Root::Exited, keeper: Keeper::Dead, ..SERVICE }, END, "detached-orphaned"),
         ("a service of which nothing is left", Facts { service: true, ..GONE }, DROP, "already-gone"),
         ("a service whose number is somebody else's", Facts { service: true, root: Root::Recycled, ..GONE }, DROP_SAYING_SO, "pid-reused"),

@@ -121,22 +121,20 @@ pub fn end(
     grace: Duration,
 ) -> Result<Vec<Settled>, LookError> {
     let look = Look::take(instance)?;
-    let suspected: HashMap<Id, bool> = look
-        .suspects(project)
-        .iter()
-        .map(|suspect| ((suspect.stat.pid, suspect.stat.start), suspect.stat.pgrp == suspect.stat.pid))
-        .collect();
+    let suspected: HashSet<Id> =
+        look.suspects(project).iter().map(|suspect| (suspect.stat.pid, suspect.stat.start)).collect();
     Ok(at_once(wanted, |process| {
         // A token of another boot or namespace has numbers that mean somebody else here.
-        let leads_group = process.without_a_look().is_none().then(|| suspected.get(&id(&process))).flatten();
-        leads_group.map_or_else(|| untouched(&process), |&leads_group| end_one(&process, leads_group, grace))
+        let is_suspect = process.without_a_look().is_none() && suspected.contains(&id(&process));
+        if is_suspect { end_one(&process, grace) } else { untouched(&process) }
     }))
 }
 
-fn end_one(root: &ProcessRef, leads_group: bool, grace: Duration) -> Settled {
+fn end_one(root: &ProcessRef, grace: Duration) -> Settled {
     let target = Target {
         root,
-        leads_group,
+        // Whoever leads a group need not have started who is in it: in a pipeline at a terminal that may be a bot.
+        leads_group: false,
         run_id: None,
         members: &[],
         #[cfg(unix)]

@@ -12,7 +12,7 @@ import { release, tmpdir } from 'node:os'
 import { basename, dirname, join } from 'node:path'
 import { version } from '../../../package.json'
 import type { Context, Outcome } from '../terminal.js'
-import type { Colour } from '../text.js'
+import { type Colour, printable } from '../text.js'
 
 interface Check {
   readonly name: string
@@ -37,7 +37,7 @@ export async function doctor(context: Context): Promise<Outcome> {
     const longest = Math.max(...checks.map(({ name }) => name.length))
     for (const { name, status, detail } of checks) {
       const [mark, colour] = MARKS[status]
-      context.print(`${context.paint(colour, mark)}  ${name.padEnd(longest)}  ${detail}`)
+      context.print(`${context.paint(colour, mark)}  ${name.padEnd(longest)}  ${printable(detail)}`)
     }
   }
   return isWell ? 0 : 1
@@ -63,8 +63,9 @@ function offers({ owned }: Context): Check[] {
 
 /** Keeper, registry and streams at work, where nobody else's are. */
 async function trial({ owned }: Context): Promise<Check> {
-  const folder = mkdtempSync(join(tmpdir(), 'spawn-owned-doctor-'))
+  let folder: string | undefined
   try {
+    folder = mkdtempSync(join(tmpdir(), 'spawn-owned-doctor-'))
     const supervisor = owned.createSupervisor({ registryPath: join(folder, 'registry.json') })
     const from = performance.now()
     const child = supervisor.spawnOwned(process.execPath, ['--version'], {
@@ -83,8 +84,19 @@ async function trial({ owned }: Context): Promise<Check> {
   } catch (error) {
     return { name: 'trial', status: 'failed', detail: (error as Error).message }
   } finally {
-    rmSync(folder, { recursive: true, force: true })
+    if (folder) removeAtExit(folder)
   }
+}
+
+/** When its registry is written to no more. */
+function removeAtExit(folder: string): void {
+  process.once('exit', () => {
+    try {
+      rmSync(folder, { recursive: true, force: true, maxRetries: 3 })
+    } catch {
+      // It is empty, but for what is still open on Windows.
+    }
+  })
 }
 
 async function registry({ supervisor }: Context): Promise<Check[]> {
@@ -105,7 +117,7 @@ async function registry({ supervisor }: Context): Promise<Check[]> {
   } catch (error) {
     checks.push({ name: 'registry', status: 'failed', detail: `${path}: ${(error as Error).message}` })
   }
-  const corrupt = readdirSync(folder).filter((name) => name.startsWith(`${basename(path)}.corrupt-`))
+  const corrupt = namesIn(folder).filter((name) => name.startsWith(`${basename(path)}.corrupt-`))
   if (corrupt.length > 0) {
     const detail = `${corrupt.join(', ')}: could not be read once and was set aside; look at it, then delete it`
     checks.push({ name: 'set aside', status: 'warning', detail })
@@ -116,4 +128,12 @@ async function registry({ supervisor }: Context): Promise<Check[]> {
     checks.push({ name: 'orphans', status: 'warning', detail })
   }
   return checks
+}
+
+function namesIn(folder: string): string[] {
+  try {
+    return readdirSync(folder)
+  } catch {
+    return []
+  }
 }

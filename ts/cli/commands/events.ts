@@ -1,5 +1,6 @@
 import { closeSync, fstatSync, openSync, readFileSync, readSync, watch } from 'node:fs'
 import { dirname } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 import type { RunRecord, Supervisor } from '../../../index.js'
 import { eventLogOf, parseDecision } from '../event-log.js'
 import type { Context, Outcome } from '../terminal.js'
@@ -8,6 +9,8 @@ import { printable } from '../text.js'
 const DEFAULT_LINES = 20
 /** Where a change is not told, it is found. */
 const LOOK_EVERY_MS = 500
+/** A busy registry changes all the while. */
+const PAUSE_MS = 50
 
 export async function events(context: Context): Promise<Outcome> {
   const { request, supervisor } = context
@@ -42,6 +45,7 @@ function printLine({ json, print, printJson }: Context, line: string): void {
 /** A file that grows, and is replaced when it has become too long. */
 class Tail {
   #path: string
+  #file = 0
   #at = 0
   #rest = ''
 
@@ -58,15 +62,26 @@ class Tail {
       return []
     }
     try {
-      const { size } = fstatSync(fd)
-      if (size < this.#at) [this.#at, this.#rest] = [0, '']
+      const { size, ino } = fstatSync(fd)
+      const earlier = this.#file !== 0 && ino !== this.#file ? this.#remainder() : []
+      if (ino !== this.#file) [this.#file, this.#at, this.#rest] = [ino, 0, '']
       const bytes = Buffer.alloc(size - this.#at)
       this.#at += readSync(fd, bytes, 0, bytes.length, this.#at)
       const lines = (this.#rest + bytes.toString()).split('\n')
       this.#rest = lines.pop() ?? ''
-      return lines
+      return [...earlier, ...lines]
     } finally {
       closeSync(fd)
+    }
+  }
+
+  /** What was written to the file that has been moved aside since we have read it. */
+  #remainder(): string[] {
+    try {
+      const text = readFileSync(`${this.#path}.1`).subarray(this.#at).toString()
+      return (this.#rest + text).split('\n').filter(Boolean)
+    } catch {
+      return []
     }
   }
 }
@@ -77,6 +92,7 @@ async function follow(context: Context, tail: Tail): Promise<never> {
   let known = recordsOf(supervisor)
   for (;;) {
     await change(dirname(supervisor.registryPath))
+    await delay(PAUSE_MS)
     const now = recordsOf(supervisor)
     for (const { what, record } of differences(known, now)) {
       const at = new Date().toISOString()

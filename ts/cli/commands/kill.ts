@@ -16,7 +16,7 @@ export async function kill(context: Context): Promise<Outcome> {
   } else {
     const rows = rowsOf(report, dryRun)
     if (rows.length > 0) context.print(...table(COLUMNS, rows, context), '')
-    context.print(`${summaryOf(report, dryRun)} ${suspectsOf(report)}`)
+    context.print(`${summaryOf(report, dryRun)} ${suspectsOf(report, options.force)}`)
   }
   const hasFailed = report.failed.length > 0 || report.suspected.some(({ outcome }) => outcome === 'failed')
   return hasFailed ? 1 : 0
@@ -39,11 +39,16 @@ export function given({ request }: Context): {
   }
 }
 
-async function announce({ supervisor, say }: Context, options: { force: boolean }): Promise<void> {
+async function announce(
+  { supervisor, say }: Context,
+  options: { force: boolean; olderThanMs?: number },
+): Promise<void> {
   const { decisions, suspected } = await supervisor.endOrphans({ ...options, dryRun: true })
   for (const { decision, pid, record, reason } of decisions)
     if (decision === 'end') say(`ending ${record.runId} (pid ${pid}): ${reason}`)
-  if (options.force) for (const { pid, reason } of suspected) say(`ending suspect ${pid}: it ${reason}`)
+  if (!options.force) return
+  for (const { pid, ageMs, reason } of suspected)
+    if (ageMs >= (options.olderThanMs ?? 0)) say(`ending suspect ${pid}: it ${reason}`)
 }
 
 function rowsOf(report: OrphanReport, dryRun: boolean): Cell[][] {
@@ -60,10 +65,10 @@ function rowsOf(report: OrphanReport, dryRun: boolean): Cell[][] {
   return [...confirmed, ...suspected]
 }
 
-function suspectsOf({ suspected }: OrphanReport): string {
+function suspectsOf({ suspected }: OrphanReport, force: boolean): string {
   if (suspected.length === 0) return 'No suspects.'
   const ended = suspected.filter(({ outcome }) => outcome === 'ended').length
-  return ended > 0
+  return force
     ? `${ended} of ${suspected.length} suspects ended.`
     : `${suspected.length} suspects; --force ends them.`
 }

@@ -3,6 +3,8 @@ import type { OwnedProcess, RunExit, SpawnOwnedOptions } from '../../../index.js
 import type { Context, Outcome } from '../terminal.js'
 
 const [TIMED_OUT, NOT_OWNED, NOT_EXECUTABLE, NOT_FOUND] = [124, 125, 126, 127]
+/** It is not the command's fault. */
+const PASSING = new Set(['EAGAIN', 'EMFILE', 'ENFILE', 'ENOMEM'])
 const FORWARDED = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 
 export async function runCommand(context: Context): Promise<Outcome> {
@@ -81,9 +83,13 @@ function connect(child: OwnedProcess): () => void {
       // It has ended meanwhile.
     }
   }
+  // Without them nothing was started, which is told elsewhere.
+  if (!child.stdin || !child.stdout) return () => {}
   if (stdin.isTTY) stdin.setRawMode(true)
-  stdin.pipe(child.stdin as NodeJS.WritableStream, { end: false })
-  ;(child.stdout as NodeJS.ReadableStream).pipe(stdout, { end: false })
+  // What is typed when it has ended is for nobody.
+  child.stdin.on('error', () => {})
+  stdin.pipe(child.stdin, { end: !stdin.isTTY })
+  child.stdout.pipe(stdout, { end: false })
   stdout.on('resize', resize)
   return () => {
     stdin.unpipe()
@@ -96,7 +102,7 @@ function connect(child: OwnedProcess): () => void {
 function explain({ say }: Context, { code, message }: NodeJS.ErrnoException): Outcome {
   say(`spawn-owned: ${message}`)
   if (code === 'ENOENT') return NOT_FOUND
-  return code === 'EACCES' ? NOT_EXECUTABLE : NOT_OWNED
+  return PASSING.has(code ?? '') ? NOT_OWNED : NOT_EXECUTABLE
 }
 
 function report({ request, say }: Context, exit: RunExit): Outcome {
@@ -105,5 +111,10 @@ function report({ request, say }: Context, exit: RunExit): Outcome {
   if (request.flag('summary') || exit.timedOut || exit.noOutputTimedOut) say(`spawn-owned: ${exit.message}`)
   if (exit.survivors.length > 0) return 1
   if (exit.timedOut || exit.noOutputTimedOut) return TIMED_OUT
-  return exit.exitCode ?? 128 + (exit.signal ? constants.signals[exit.signal] : 0)
+  return exit.exitCode ?? 128 + numberOf(exit.signal)
+}
+
+/** Real-time signals have no names, and are told by their number. */
+function numberOf(signal: NodeJS.Signals | null): number {
+  return signal ? (constants.signals[signal] ?? Number(signal)) : 0
 }

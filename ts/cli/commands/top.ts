@@ -1,14 +1,18 @@
 import type { SurveyedRun } from '../../../index.js'
 import { COLUMNS, cellsOf, shortIds, totalsOf } from '../runs.js'
 import type { Context, Outcome } from '../terminal.js'
-import { table, truncated } from '../text.js'
+import { printable, table, truncated } from '../text.js'
 
 const DEFAULT_INTERVAL_MS = 1000
+const SHORTEST_MS = 50
+/** What a timer takes. */
+const LONGEST_MS = 2 ** 31 - 1
 const [ENTER, LEAVE] = ['\x1b[?1049h\x1b[?25l', '\x1b[?25h\x1b[?1049l']
 const [HOME, CLEAR_LINE, CLEAR_BELOW] = ['\x1b[H', '\x1b[K', '\x1b[J']
 /** What a key sends: a sequence for the arrows and the like, or a character. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: they begin with one.
 const KEY = /\x1b\[[\d;]*[A-Za-z~]|./gsu
+const QUITTING = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 const reversed = (text: string) => `\x1b[7m${text}\x1b[0m`
 
 type Order = 'cpu' | 'memory' | 'processes' | 'age'
@@ -26,15 +30,17 @@ export async function top(context: Context): Promise<Outcome> {
   if (!stdin.isTTY || !stdout.isTTY)
     throw request.error('"top" needs a terminal; "ps" does not, and --json is for scripts')
   const screen = new Screen(context)
+  const leave = () => void stdout.write(LEAVE)
   stdout.write(ENTER)
   stdin.setRawMode(true)
-  stdin.resume()
+  // However this process ends.
+  process.once('exit', leave)
   try {
-    await screen.show(request.number('interval') ?? DEFAULT_INTERVAL_MS)
+    await screen.show(Math.max(SHORTEST_MS, request.number('interval') ?? DEFAULT_INTERVAL_MS))
   } finally {
     stdin.setRawMode(false)
-    stdin.pause()
-    stdout.write(LEAVE)
+    process.off('exit', leave)
+    leave()
   }
   return 0
 }
@@ -48,42 +54,38 @@ class Screen {
   #chosen = 0
   #question: string | undefined
   #message = ''
+  #isOver = false
 
   constructor(context: Context) {
     this.#context = context
   }
 
-  /** Until somebody has had enough. */
-  show(intervalMs: number): Promise<void> {
-    return new Promise((resolve, reject) => {
-      let isOver = false
-      // A look may take longer than somebody's patience.
-      const look = () => this.#look().then(() => isOver || this.#draw(), fail)
-      const timer = setInterval(look, intervalMs)
-      const redraw = () => this.#draw()
-      const keys = (data: Buffer) => {
-        // Several, if somebody types fast.
-        const pressed = String(data).match(KEY) ?? []
-        if (pressed.some((key) => this.#hear(key))) finish()
-        else this.#draw()
+  /** Until somebody has had enough, or nothing can be seen any more. */
+  async show(intervalMs: number): Promise<void> {
+    const keys = new Keys()
+    const redraw = () => this.#draw()
+    process.stdout.on('resize', redraw)
+    try {
+      let look: Promise<void> | undefined = this.#look()
+      let next = 0
+      for (;;) {
+        // One look at a time, and the next one an interval after the last has begun.
+        const woken = await keys.until(look ?? next - performance.now())
+        if (woken === 'looked') {
+          look = undefined
+        } else if (woken === 'time') {
+          next = performance.now() + intervalMs
+          look = this.#look()
+        } else if (woken.some((key) => this.#hear(key))) {
+          return
+        }
+        this.#draw()
       }
-      const finish = () => {
-        isOver = true
-        clearInterval(timer)
-        process.stdin.off('data', keys)
-        process.stdout.off('resize', redraw)
-        for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.off(signal, finish)
-        resolve()
-      }
-      const fail = (error: Error) => {
-        finish()
-        reject(error)
-      }
-      process.stdin.on('data', keys)
-      process.stdout.on('resize', redraw)
-      for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, finish)
-      void look()
-    })
+    } finally {
+      this.#isOver = true
+      process.stdout.off('resize', redraw)
+      keys.close()
+    }
   }
 
   async #look(): Promise<void> {
@@ -100,13 +102,14 @@ class Screen {
   /** True: enough. */
   #hear(key: string): boolean {
     if (this.#question !== undefined) {
-      if (key === 'y') void this.#cancel(this.#question)
+      if (key === 'y') this.#cancel(this.#question).catch((error: Error) => this.#say(error.message))
       this.#question = undefined
       return key === '\x03'
     }
     if (key === 'q' || key === '\x03') return true
     if (key === '\x1b[A' || key === 'k') this.#chosen = Math.max(0, this.#chosen - 1)
-    if (key === '\x1b[B' || key === 'j') this.#chosen = Math.min(this.#lines.length - 1, this.#chosen + 1)
+    if (key === '\x1b[B' || key === 'j')
+      this.#chosen = Math.max(0, Math.min(this.#lines.length - 1, this.#chosen + 1))
     if (key === 'x') this.#question = this.#lines[this.#chosen]?.run.record.runId
     const order = ORDERS[key]
     if (order) {
@@ -117,14 +120,18 @@ class Screen {
   }
 
   async #cancel(runId: string): Promise<void> {
-    this.#message = `ending ${runId} …`
+    this.#say(`ending ${runId} …`)
     const { exits } = await this.#context.supervisor.cancel(runId)
-    this.#message = exits[0]?.message ?? `${runId} is gone already`
-    await this.#look()
+    this.#say(exits[0]?.message ?? `${runId} is gone already`)
+  }
+
+  #say(message: string): void {
+    this.#message = message
     this.#draw()
   }
 
   #draw(): void {
+    if (this.#isOver) return
     const { stdout } = process
     const { paint, supervisor } = this.#context
     const [width, height] = [stdout.columns || 80, stdout.rows || 24]
@@ -144,13 +151,61 @@ class Screen {
         ? this.#message || 'q quit  x cancel  sort: c cpu  m memory  p processes  a age'
         : `cancel ${this.#question}? y/n`
     const text = [
-      truncated(`${this.#lines.length} runs in ${supervisor.registryPath}, by ${this.#order}`, width),
+      truncated(
+        printable(`${this.#lines.length} runs in ${supervisor.registryPath}, by ${this.#order}`),
+        width,
+      ),
       '',
       paint('bold', truncated(header, width)),
       ...shown,
     ]
     stdout.write(HOME + text.map((line) => line + CLEAR_LINE).join('\r\n') + CLEAR_BELOW)
-    stdout.write(`\x1b[${height};1H${paint('dim', truncated(foot, width))}${CLEAR_LINE}`)
+    stdout.write(`\x1b[${height};1H${paint('dim', truncated(printable(foot), width))}${CLEAR_LINE}`)
+  }
+}
+
+/** What is typed, and the signals that are as good as a q. */
+class Keys {
+  #typed: string[] = []
+  #wake = () => {}
+  readonly #hear = (data: Buffer) => {
+    // Several, if somebody types fast.
+    this.#typed.push(...(String(data).match(KEY) ?? []))
+    this.#wake()
+  }
+  readonly #quit = () => {
+    this.#typed.push('q')
+    this.#wake()
+  }
+
+  constructor() {
+    process.stdin.on('data', this.#hear)
+    for (const signal of QUITTING) process.on(signal, this.#quit)
+  }
+
+  close(): void {
+    process.stdin.off('data', this.#hear).pause()
+    for (const signal of QUITTING) process.off(signal, this.#quit)
+  }
+
+  /** Keys, if any are typed before the look is over, or the time in ms has passed. Rejects as the look does. */
+  async until(what: Promise<void> | number): Promise<string[] | 'looked' | 'time'> {
+    let timer: NodeJS.Timeout | undefined
+    const typed = new Promise<string[]>((resolve) => {
+      this.#wake = () => resolve(this.#typed.splice(0))
+      if (this.#typed.length > 0) this.#wake()
+    })
+    const other =
+      typeof what === 'number'
+        ? new Promise<'time'>((resolve) => {
+            timer = setTimeout(resolve, Math.min(what, LONGEST_MS), 'time')
+          })
+        : what.then(() => 'looked' as const)
+    try {
+      return await Promise.race([typed, other])
+    } finally {
+      clearTimeout(timer)
+    }
   }
 }
 
