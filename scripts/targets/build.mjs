@@ -24,11 +24,18 @@ function choose(names) {
   return process.exit(2)
 }
 
-/** Static, and at a fixed address: as scripts/build.mjs builds it for this machine. */
+/**
+ * Static, and at a fixed address: as scripts/build.mjs builds it for this machine. With a standard library that was built to be small, and
+ * without the words for a panic, which nobody would read: half of what is published of it otherwise.
+ */
 function buildKeepers() {
   say('Building the keepers')
-  const flags = '-C target-feature=+crt-static -C relocation-model=static'
-  build(['build', '--profile', 'keeper', '--bin', 'spawn-owned-keeper'], keepers, () => flags)
+  const flags =
+    '-C target-feature=+crt-static -C relocation-model=static -Z unstable-options -C panic=immediate-abort'
+  const small = ['-Zbuild-std=std,panic_abort', '-Zbuild-std-features=optimize_for_size']
+  build(['build', '--profile', 'keeper', '--bin', 'spawn-owned-keeper', ...small], keepers, () => flags, {
+    RUSTC_BOOTSTRAP: '1',
+  })
 }
 
 /** As addons alone: see scripts/build.mjs. What a program with musl loads shares the program's own. */
@@ -41,9 +48,10 @@ function buildAddons() {
   for (const target of chosen) build(what, [versioned(target)], flags)
 }
 
-function build(what, triples, flags) {
+function build(what, triples, flags, more = {}) {
   const targets = triples.flatMap((triple) => ['--target', triple])
-  const env = environment(Object.fromEntries(triples.map((triple) => [triple.split('.')[0], flags(triple)])))
+  const flagsOf = Object.fromEntries(triples.map((triple) => [triple.split('.')[0], flags(triple)]))
+  const env = { ...environment(flagsOf), ...more }
   run(zigbuild, [...what, ...targets, '--target-dir', targetDirectory, '--quiet'], { env, quiet: true })
 }
 

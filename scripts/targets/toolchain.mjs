@@ -31,6 +31,8 @@ function installStandardLibraries(triples) {
   }
   const missing = triples.filter((triple) => !stdout.split('\n').includes(triple))
   if (missing.length > 0) run('rustup', ['target', 'add', ...missing], { quiet: true })
+  // Of which the keepers' is built.
+  run('rustup', ['component', 'add', 'rust-src'], { quiet: true })
 }
 
 /** Its folder is of its own: what Cargo has compiled for this machine is not compiled again whenever the linker changes. */
