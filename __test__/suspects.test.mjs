@@ -1,5 +1,7 @@
 // Processes that no entry names: who is suspected, who must not be, and that nobody is ended for it unless somebody insists.
 import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { existsSync, readFileSync, symlinkSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { describe, test } from 'node:test'
@@ -241,6 +243,27 @@ describe('ending suspects', together, () => {
       assert.deepEqual(logged(path), heard)
     },
   )
+
+  test('with force leaves who is merely in its group', posixOnly(NO_PROC, options), async (t) => {
+    const projectDir = project(t)
+    const [suspect, bystander] = [openWitness(t), openWitness(t)]
+    // As a shell at a terminal does it: the first of a pipeline leads the group of all of them.
+    const pipeline = 'set -m; "$1" "$2" | "$3" "$4" & wait'
+    const words = [program('stays'), suspect.path, program('ignores-sigterm'), bystander.path]
+    const shell = spawn('bash', ['-c', pipeline, 'bash', ...words], { cwd: projectDir, stdio: 'ignore' })
+    const ended = once(shell, 'exit')
+    await Promise.all([suspect.ready(1), bystander.ready(2)])
+    const here = supervise(freshRegistry())
+    const { suspected } = await here.endOrphans({ projectDir, patterns: ['stays'], force: true })
+    assert.deepEqual(
+      suspected.map(({ outcome }) => outcome),
+      ['ended'],
+    )
+    assertGone(suspect)
+    assertAlive(bystander)
+    bystander.close()
+    await ended
+  })
 
   test('in a dry run changes nothing, whatever else is said', posixOnly(NO_PROC, options), async (t) => {
     const projectDir = project(t)
