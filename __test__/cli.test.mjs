@@ -292,6 +292,13 @@ describe('run', options, () => {
     assert.equal(code, 137)
   })
 
+  test('with --json says on stderr how it ended', async () => {
+    const { code, stdout, stderr } = await so(freshRegistry(), ['run', '--json', '--', 'echo', 'out'])
+    assert.deepEqual([code, stdout], [0, 'out\n'])
+    const { reason, exitCode, survivors } = JSON.parse(stderr)
+    assert.deepEqual({ reason, exitCode, survivors }, { reason: 'exit', exitCode: 0, survivors: [] })
+  })
+
   test('is in the registry under the given names', async () => {
     const registryPath = freshRegistry()
     const names = ['--run-id', 'mine', '--session', 's', '--label', 'a=b', '--label', 'c=d']

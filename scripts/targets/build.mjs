@@ -10,7 +10,12 @@ import { environment, installToolchain, targetDirectory, zigbuild } from './tool
 const chosen = choose(process.argv.slice(2))
 const keepers = [...new Set(chosen.map(({ keeperTriple }) => keeperTriple))]
 
-installToolchain([...new Set([...chosen.map(({ triple }) => triple), ...keepers])])
+const lack = installToolchain([...new Set([...chosen.map(({ triple }) => triple), ...keepers])])
+if (lack !== undefined) {
+  // A release refuses to go on without them.
+  console.log(`targets: not built: ${lack}`)
+  process.exit()
+}
 buildKeepers()
 buildAddons()
 if (chosen.map(check).includes(false)) process.exitCode = 1

@@ -31,6 +31,10 @@ if (process.platform !== 'linux' || process.arch !== 'x64') {
   console.log('targets: not loaded: that is tried on Linux x64 only')
   process.exit()
 }
+if (!linuxTargets.every(releaseFolder)) {
+  console.log('targets: not loaded: they were not built')
+  process.exit()
+}
 installPackages('The tests of other targets', [
   'musl-tools',
   'qemu-user',

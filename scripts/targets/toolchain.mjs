@@ -11,9 +11,10 @@ const tools = join(venv, 'bin')
 // Pinned: what is published is to be built twice in the same way.
 const packages = ['ziglang==0.17.0', 'cargo-zigbuild==0.24.0']
 
+/** Returns why it cannot be had, if so: what is not on a machine has to be fetched. */
 export function installToolchain(triples) {
   installZig()
-  installStandardLibraries(triples)
+  return installStandardLibraries(triples)
 }
 
 function installZig() {
@@ -25,14 +26,14 @@ function installZig() {
 
 function installStandardLibraries(triples) {
   const { stdout = '', error } = spawnSync('rustup', ['target', 'list', '--installed'], { encoding: 'utf8' })
-  if (error) {
-    console.error('rustup is needed to build for other systems (https://rustup.rs).')
-    process.exit(1)
-  }
+  if (error) return 'rustup is needed for other systems (https://rustup.rs)'
   const missing = triples.filter((triple) => !stdout.split('\n').includes(triple))
-  if (missing.length > 0) run('rustup', ['target', 'add', ...missing], { quiet: true })
-  // Of which the keepers' is built.
-  run('rustup', ['component', 'add', 'rust-src'], { quiet: true })
+  const fetched = [
+    ['target', 'add', ...missing],
+    // Of which the keepers' library is built.
+    ['component', 'add', 'rust-src'],
+  ].map((args) => args.length < 3 || spawnSync('rustup', args, { timeout: 300_000 }).status === 0)
+  return fetched.includes(false) ? "rustup cannot fetch Rust's standard library here" : undefined
 }
 
 /** Its folder is of its own: what Cargo has compiled for this machine is not compiled again whenever the linker changes. */

@@ -105,10 +105,12 @@ function explain({ say }: Context, { code, message }: NodeJS.ErrnoException): Ou
   return PASSING.has(code ?? '') ? NOT_OWNED : NOT_EXECUTABLE
 }
 
-function report({ request, say }: Context, exit: RunExit): Outcome {
+function report({ request, json, say }: Context, exit: RunExit): Outcome {
+  if (json) say(JSON.stringify(exit))
   for (const { pid, command, why } of exit.survivors)
     say(`spawn-owned: could not end ${pid} ${command}: ${why}`)
-  if (request.flag('summary') || exit.timedOut || exit.noOutputTimedOut) say(`spawn-owned: ${exit.message}`)
+  const isTold = request.flag('summary') || exit.timedOut || exit.noOutputTimedOut
+  if (isTold && !json) say(`spawn-owned: ${exit.message}`)
   if (exit.survivors.length > 0) return 1
   if (exit.timedOut || exit.noOutputTimedOut) return TIMED_OUT
   return exit.exitCode ?? 128 + numberOf(exit.signal)
