@@ -4,6 +4,9 @@
 // There is no instant at which the command runs outside of the job. What is left when the command has ended is named on stderr.
 //
 // The command gets a console without a window. Headless, there would be none at all otherwise, which no Windows user has.
+//
+// And it finds a desktop. Wine makes one for whoever needs it first, by starting its explorer, which gets that one's stderr and stays. Without ours
+// that would be the server of a pseudo-console at the first key that is typed, and its stderr is the terminal's output: that would not end.
 #include <windows.h>
 
 #include <psapi.h>
@@ -85,6 +88,9 @@ int wmain(void) {
     SetHandleInformation(*handles[i], HANDLE_FLAG_INHERIT, HANDLE_FLAG_INHERIT);
   }
   start.StartupInfo.dwFlags = STARTF_USESTDHANDLES;
+
+  // It stays as long as somebody uses it, as we do until we exit.
+  if (!GetDesktopWindow()) return failed("no desktop");
 
   PROCESS_INFORMATION command;
   if (!CreateProcessW(NULL, rest(), NULL, NULL, TRUE, CREATE_NO_WINDOW | EXTENDED_STARTUPINFO_PRESENT, NULL, NULL,
