@@ -43,8 +43,10 @@ export async function stray(t, { cwd, name, args = [], by = (path) => [agent(t, 
 /** A child of this process, likewise. */
 export async function child(t, { cwd, name } = {}) {
   const witness = openWitness(t)
-  const it = spawn(agent(t, name), [witness.path], { cwd, detached: true, stdio: 'ignore' })
-  t.after(() => it.kill('SIGKILL'))
+  let it
+  // Before its folder is removed, which Windows refuses as long as it runs.
+  t.after(() => it?.kill('SIGKILL'))
+  it = spawn(agent(t, name), [witness.path], { cwd, detached: true, stdio: 'ignore' })
   await witness.ready(1)
   return { pid: it.pid, witness }
 }
