@@ -165,7 +165,7 @@ fn is_visible(facts: &Facts) -> bool {
 }
 
 fn is_running_service(facts: &Facts) -> bool {
-    facts.service && facts.root == Root::Alive
+    facts.service && matches!(facts.root, Root::Alive | Root::Unknown)
 }
 
 /// Asserts `rule` for all combinations that `applies` to, and that there are some.
