@@ -28,7 +28,9 @@ function watch(t, supervisor, more) {
   for (const name of names)
     supervisor.on(`orphan:${name}`, ({ pid, status }) => heard.push([name, pid, status]))
   const it = supervisor.watchOrphans({ intervalMs: INTERVAL_MS, patterns: [], ...more })
-  t.after(() => it.stop())
+  // A watch keeps nobody alive, and there may be nothing else that does.
+  const awake = setInterval(() => {}, INTERVAL_MS)
+  t.after(() => [it.stop(), clearInterval(awake)])
   return { watch: it, heard }
 }
 
