@@ -8,12 +8,13 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { parseArgs } from 'node:util'
+import { endOnSignals, runFiles } from '../processes.mjs'
 import { say } from '../tools.mjs'
 import { save, writeDocument } from './document.mjs'
 import { allFiles, leftOut, sample } from './plan.mjs'
 import { Report } from './report.mjs'
 import { install, isHere, runtimes } from './runtimes.mjs'
-import { endAll, runFiles } from './suite.mjs'
+import { runFile } from './suite.mjs'
 
 const { values, positionals } = parseArgs({
   allowPositionals: true,
@@ -38,7 +39,8 @@ for (const { runtime, program, version } of installed) {
   const report = new Report(runtime, version, values.verbose)
   const began = performance.now()
   say(`Testing with ${runtime.title} ${version}`)
-  await runFiles(runtime, program, filesFor(runtime), 2, (result) => report.add(result))
+  const run = (file) => runFile(runtime, program, file)
+  await runFiles(filesFor(runtime), 2, run, (result) => report.add(result))
   if (!report.finish()) process.exitCode = 1
   const seconds = (performance.now() - began) / 1000
   if (values.verbose) console.log(`${runtime.title}: ${seconds.toFixed(0)} s`)
@@ -72,16 +74,4 @@ function chosenFiles() {
 function refuse(why) {
   console.error(why)
   process.exit(2)
-}
-
-/** Only now: the steps before wait for a command, and a handler would not be called until that has ended. Without one they just end. */
-function endOnSignals() {
-  for (const [signal, code] of [
-    ['SIGINT', 130],
-    ['SIGTERM', 143],
-  ])
-    process.on(signal, () => {
-      endAll()
-      process.exit(code)
-    })
 }

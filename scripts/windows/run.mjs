@@ -9,13 +9,14 @@ import { basename, join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { buildWindowsPrograms } from '../../__test__/support/windows-programs.mjs'
 import { installPackages } from '../debian.mjs'
+import { endOnSignals, runFiles } from '../processes.mjs'
 import { root, say } from '../tools.mjs'
 import { buildAddons } from './build.mjs'
 import { nodeExe, usual, versions } from './node.mjs'
 import { Report } from './report.mjs'
 import { restless } from './restless.mjs'
 import { runRustTests } from './rust-tests.mjs'
-import { endAll, runFiles } from './suite.mjs'
+import { runFile } from './suite.mjs'
 import { startWine, stopWine } from './wine.mjs'
 
 // rustc-web and rust-web-src are one version: the standard library for Windows is built from source.
@@ -51,20 +52,9 @@ async function test(version) {
   const node = nodeExe(version)
   say(`Testing with node.exe ${version}`)
   const report = new Report(version, values.verbose)
-  await runFiles(node, files, 2, (result) => report.add(result))
+  const run = (file) => runFile(node, file)
+  await runFiles(files, 2, run, (result) => report.add(result))
   if (!report.finish()) process.exitCode = 1
-}
-
-/** Only now: the steps before wait for a command, and a handler would not be called until that has ended. Without one they just end. */
-function endOnSignals() {
-  for (const [signal, code] of [
-    ['SIGINT', 130],
-    ['SIGTERM', 143],
-  ])
-    process.on(signal, () => {
-      endAll()
-      process.exit(code)
-    })
 }
 
 function chooseVersions(wanted) {
