@@ -22,6 +22,7 @@ use super::wait::{kill, wait_for};
 use super::{ProcessInfo, SIGCONT, SIGKILL, Usage};
 use crate::identity::stat::Stat;
 use crate::identity::{read_stat, resident_bytes, ticks_to_ms};
+use crate::keeper::is_helper;
 use crate::run::ExitStatus;
 
 /// How long [`Tree::reap`] may take. A tree that does nothing but fork and die must not keep us from everything else.
@@ -180,9 +181,10 @@ impl Tree {
             let children = children(self.me);
             let snapshot = Snapshot::take(self.me);
             let members = snapshot.members(|_| true);
-            // A bot below us that has just exited leaves keepers of its own, which are about to go.
+            // A bot below us that has just exited leaves keepers of its own, which are about to go. Whoever borrows a name of theirs is
+            // merely not reported.
             let left: Vec<_> =
-                members.iter().filter(|stat| stat.session != self.root && !is_helper(stat)).collect();
+                members.iter().filter(|stat| stat.session != self.root && !is_helper(&stat.comm)).collect();
             let settled =
                 children.iter().all(|&pid| pid == self.root || members.iter().any(|stat| stat.pid == pid));
             if settled || !left.is_empty() {
@@ -304,11 +306,6 @@ impl Tree {
             let _ = snapshot.signal(stat, SIGKILL);
         }
     }
-}
-
-/// Zygote, keeper and blank of a bot, by the names they give themselves. Whoever borrows one is merely not reported.
-fn is_helper(stat: &Stat) -> bool {
-    matches!(stat.comm.as_str(), "owned-zygote" | "owned-keeper" | "owned-blank")
 }
 
 fn info(stat: &Stat, why: &str) -> ProcessInfo {

@@ -21,6 +21,9 @@ struct Functions {
     to_descriptor: ToDescriptor,
 }
 
+/// A function that was found, of whatever type it is.
+type Found = unsafe extern "system" fn() -> isize;
+
 fn functions() -> Result<Functions, Errno> {
     static FUNCTIONS: OnceLock<Option<Functions>> = OnceLock::new();
     // SAFETY: the names end with a NUL, the module is the running program, and these functions have had these types ever since.
@@ -29,10 +32,8 @@ fn functions() -> Result<Functions, Errno> {
         let to_handle = GetProcAddress(program, c"uv_get_osfhandle".as_ptr().cast())?;
         let to_descriptor = GetProcAddress(program, c"uv_open_osfhandle".as_ptr().cast())?;
         Some(Functions {
-            to_handle: std::mem::transmute::<unsafe extern "system" fn() -> isize, ToHandle>(to_handle),
-            to_descriptor: std::mem::transmute::<unsafe extern "system" fn() -> isize, ToDescriptor>(
-                to_descriptor,
-            ),
+            to_handle: std::mem::transmute::<Found, ToHandle>(to_handle),
+            to_descriptor: std::mem::transmute::<Found, ToDescriptor>(to_descriptor),
         })
     };
     (*FUNCTIONS.get_or_init(look_up)).ok_or(Errno::ENOTSUP)
