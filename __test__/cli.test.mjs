@@ -1,12 +1,23 @@
 // The command line as scripts use it: what it prints, in tables and in JSON, how it exits, and what it does to processes.
 import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { readFileSync, writeFileSync } from 'node:fs'
+import { createInterface } from 'node:readline'
 import { describe, test } from 'node:test'
 import { createSupervisor } from 'spawn-owned'
 import { assertAlive, assertGone, freshRegistry, startBot } from './support/bots.mjs'
 import { cli, spawnOwnedCli as so } from './support/cli.mjs'
 import { program } from './support/fixtures.mjs'
-import { NO_SESSIONS, NO_SHELL, NO_SIGNALS, posixOnly } from './support/system.mjs'
+import {
+  linuxOnly,
+  NO_REAL_TIME,
+  NO_SESSIONS,
+  NO_SHELL,
+  NO_SIGNALS,
+  NO_TTY,
+  posixOnly,
+} from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
 const options = { timeout: 60_000 }
@@ -225,6 +236,16 @@ describe('cancel', options, () => {
     assert.equal((await child.wait()).reason, 'manual-cancel')
   })
 
+  test('finishes although nobody reads what it says', async (t) => {
+    const { registryPath, witness, child } = await withRun(t)
+    const env = { ...process.env, SPAWN_OWNED_REGISTRY: registryPath }
+    const stdio = ['ignore', 'pipe', 'inherit']
+    const it = spawn(process.execPath, [cli, 'cancel', child.runId], { env, stdio })
+    it.stdout.destroy()
+    assert.deepEqual(await once(it, 'exit'), [0, null])
+    assertGone(witness)
+  })
+
   test('--dry-run ends nothing', async (t) => {
     const { registryPath, witness, child } = await withRun(t)
     const { code, stdout } = await so(registryPath, ['cancel', child.runId.slice(0, 8), '--dry-run'])
@@ -292,6 +313,21 @@ describe('run', options, () => {
     assert.equal(code, 137)
   })
 
+  test('a real-time signal, which has no name, too', linuxOnly(NO_REAL_TIME), async () => {
+    const { code } = await so(freshRegistry(), ['run', '--', 'sh', '-c', 'kill -40 $$'])
+    assert.equal(code, 168)
+  })
+
+  test(
+    'with a terminal, but without one of ours: what comes in is typed, and its end is Ctrl-D',
+    posixOnly(NO_TTY),
+    async () => {
+      const { code, stdout } = await so(freshRegistry(), ['run', '--pty', '--', 'cat'], { input: 'typed\n' })
+      assert.equal(code, 0)
+      assert.match(stdout, /typed\r\ntyped\r\n/)
+    },
+  )
+
   test('with --json says on stderr how it ended', async () => {
     const { code, stdout, stderr } = await so(freshRegistry(), ['run', '--json', '--', 'echo', 'out'])
     assert.deepEqual([code, stdout], [0, 'out\n'])
@@ -308,6 +344,70 @@ describe('run', options, () => {
     const [entry] = json().runs
     assert.deepEqual([entry.runId, entry.sessionId, entry.labels], ['mine', 's', { a: 'b', c: 'd' }])
   })
+})
+
+describe('JSON', options, () => {
+  test('of tree and show is that of ps', async (t) => {
+    const { registryPath } = await withRun(t, { runId: 'one' })
+    const [ps, tree, show] = await Promise.all(
+      [['ps'], ['tree', 'one'], ['show', 'one']].map((args) => so(registryPath, [...args, '--json'])),
+    )
+    const names = Object.keys(ps.json().runs[0])
+    for (const name of ['runId', 'owner', 'processes', 'cpuMs', 'rssBytes', 'members'])
+      assert.ok(names.includes(name), name)
+    assert.deepEqual(Object.keys(tree.json().runs[0]), names)
+    assert.deepEqual(Object.keys(show.json()), names)
+  })
+
+  test('of metrics has what the text has', async (t) => {
+    const { registryPath } = await withRun(t)
+    const { metrics } = (await so(registryPath, ['metrics', '--json'])).json()
+    const runs = metrics.find(({ name }) => name === 'spawn_owned_runs')
+    assert.deepEqual(
+      runs.values.find(({ labels }) => labels.state === 'running'),
+      { labels: { state: 'running' }, value: 1 },
+    )
+  })
+
+  test('of cancel says what became of each', async (t) => {
+    const { registryPath, child } = await withRun(t)
+    const { dryRun, results } = (await so(registryPath, ['cancel', child.runId, '--json'])).json()
+    assert.deepEqual([dryRun, results.map(({ outcome }) => outcome)], [false, ['cancelled']])
+  })
+})
+
+test('events -f goes on: runs that come and go', options, async (t) => {
+  const registryPath = freshRegistry()
+  const args = [cli, 'events', '-f', '--json', '--registry', registryPath]
+  const it = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] })
+  t.after(() => it.kill('SIGKILL'))
+  const lines = createInterface({ input: it.stdout })[Symbol.asyncIterator]()
+  const seen = []
+  const until = async (what) => {
+    while (seen.at(-1)?.what !== what) seen.push(JSON.parse((await lines.next()).value))
+  }
+  // Those that are there when it begins are no news: they come until it has begun.
+  const supervisor = createSupervisor({ registryPath })
+  const children = []
+  const timer = setInterval(() => children.push(supervisor.spawnOwned('cat')), 200)
+  await until('appeared')
+  clearInterval(timer)
+  const { runId, type } = seen.at(-1)
+  assert.equal(type, 'run')
+  await Promise.all(children.map((child) => child.cancel()))
+  await until('gone')
+  assert.ok(children.some((child) => child.runId === runId))
+})
+
+test('the man page has every command and every option', async () => {
+  const page = readFileSync(new URL('../dist/spawn-owned.1', import.meta.url), 'utf8')
+  const { stdout } = await so('unused', ['--help'])
+  for (const [, name] of stdout.matchAll(/^ {2}(\w+) {2,}/gm)) {
+    assert.match(page, new RegExp(`^\\.SS "${name}\\b`, 'm'))
+    const help = (await so('unused', [name, '--help'])).stdout
+    for (const [flag] of help.matchAll(/--[a-z-]+(?= [A-Z]| {2})/g))
+      assert.ok(page.includes(flag.replaceAll('-', '\\-')), `${name} ${flag}`)
+  }
 })
 
 describe('metrics, events and doctor', options, () => {

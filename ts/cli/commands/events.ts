@@ -16,9 +16,8 @@ export async function events(context: Context): Promise<Outcome> {
   const { request, supervisor } = context
   const [rotated, current] = eventLogOf(supervisor.registryPath) as [string, string]
   const tail = new Tail(current)
-  const past = [...linesOf(rotated), ...tail.read()].slice(
-    -(request.number('lines') ?? DEFAULT_LINES) || Infinity,
-  )
+  const all = [...linesOf(rotated), ...tail.read()]
+  const past = all.slice(Math.max(0, all.length - (request.number('lines') ?? DEFAULT_LINES)))
   for (const line of past) printLine(context, line)
   if (!request.flag('follow')) {
     if (past.length === 0 && !context.json) context.say(`No decisions about orphans in ${current}.`)

@@ -2,14 +2,14 @@ import type { OrphanReport } from '../../../index.js'
 import { formatAge } from '../durations.js'
 import type { Context, Outcome } from '../terminal.js'
 import { type Cell, table } from '../text.js'
-import { COLUMNS, cellsOf, summaryOf } from './reap.js'
+import { announce, COLUMNS, cellsOf, summaryOf } from './reap.js'
 
 export async function kill(context: Context): Promise<Outcome> {
   const { request, supervisor } = context
   if (!request.flag('orphans')) throw request.error('give --orphans; one run is ended by "cancel"')
   const dryRun = request.flag('dry-run')
   const options = { dryRun, force: request.flag('force'), ...given(context) }
-  if (!dryRun) await announce(context, options)
+  if (!dryRun) await announceAll(context, options)
   const report = await supervisor.endOrphans(options)
   if (context.json) {
     context.printJson({ dryRun, ...report })
@@ -39,16 +39,15 @@ export function given({ request }: Context): {
   }
 }
 
-async function announce(
-  { supervisor, say }: Context,
+async function announceAll(
+  context: Context,
   options: { force: boolean; olderThanMs?: number },
 ): Promise<void> {
-  const { decisions, suspected } = await supervisor.endOrphans({ ...options, dryRun: true })
-  for (const { decision, pid, record, reason } of decisions)
-    if (decision === 'end') say(`ending ${record.runId} (pid ${pid}): ${reason}`)
+  const { decisions, suspected } = await context.supervisor.endOrphans({ ...options, dryRun: true })
+  announce(context, decisions)
   if (!options.force) return
   for (const { pid, ageMs, reason } of suspected)
-    if (ageMs >= (options.olderThanMs ?? 0)) say(`ending suspect ${pid}: it ${reason}`)
+    if (ageMs >= (options.olderThanMs ?? 0)) context.say(`ending suspect ${pid}: it ${reason}`)
 }
 
 function rowsOf(report: OrphanReport, dryRun: boolean): Cell[][] {

@@ -13,7 +13,7 @@ export async function metrics(context: Context): Promise<Outcome> {
 
 export interface Sample {
   readonly name: string
-  readonly type: 'gauge' | 'counter'
+  readonly type: 'gauge'
   readonly help: string
   readonly values: readonly { readonly labels: Readonly<Record<string, string>>; readonly value: number }[]
 }

@@ -7,7 +7,7 @@ export async function reap(context: Context): Promise<Outcome> {
   const { request, supervisor } = context
   const dryRun = request.flag('dry-run')
   const graceMs = request.number('grace')
-  if (!dryRun) await announce(context)
+  if (!dryRun) announce(context, (await supervisor.reapOrphans({ dryRun: true })).decisions)
   const report = await supervisor.reapOrphans({ dryRun, ...(graceMs !== undefined && { graceMs }) })
   if (context.json) {
     context.printJson({ dryRun, ...report })
@@ -20,8 +20,7 @@ export async function reap(context: Context): Promise<Outcome> {
 }
 
 /** What is about to be ended, and why it is ours. */
-async function announce({ supervisor, say }: Context): Promise<void> {
-  const { decisions } = await supervisor.reapOrphans({ dryRun: true })
+export function announce({ say }: Context, decisions: readonly ReapDecision[]): void {
   for (const { decision, pid, record, reason } of decisions)
     if (decision === 'end') say(`ending ${record.runId} (pid ${pid}): ${reason}`)
 }
