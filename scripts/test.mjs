@@ -3,6 +3,7 @@
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { installPeers } from './peers.mjs'
 import { isWindows, root, run } from './tools.mjs'
 
 const files = readdirSync(join(root, '__test__'))
@@ -13,6 +14,8 @@ const files = readdirSync(join(root, '__test__'))
 const folder = mkdtempSync(join(tmpdir(), 'spawn-owned-test-'))
 process.env.SPAWN_OWNED_REGISTRY = join(folder, 'process-registry.json')
 process.on('exit', () => rmSync(folder, { recursive: true, force: true }))
+
+installPeers()
 
 // What the tests need there, built once: they run beside each other.
 if (isWindows) {

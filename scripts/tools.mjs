@@ -19,10 +19,10 @@ export function bin(tool) {
   return join(directory, typeof manifest.bin === 'string' ? manifest.bin : manifest.bin[tool])
 }
 
-/** Runs a command in the root and ends this process with its status if it fails. `quiet`: output only on failure. */
-export function run(command, args, { quiet = false, env = process.env } = {}) {
+/** Runs a command, in the root unless told otherwise, and ends this process with its status if it fails. `quiet`: output only on failure. */
+export function run(command, args, { quiet = false, env = process.env, cwd = root } = {}) {
   const stdio = quiet ? ['ignore', 'pipe', 'pipe'] : ['ignore', 'inherit', 'inherit']
-  const options = { cwd: root, env, stdio, maxBuffer: 1 << 28 }
+  const options = { cwd, env, stdio, maxBuffer: 1 << 28 }
   // There npm is a batch file, which only a shell runs. Its arguments are ours, and need no quotes.
   const needsShell = isWindows && command === 'npm'
   const result = needsShell
