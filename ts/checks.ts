@@ -75,11 +75,3 @@ export function preview(text: string): string {
   const line = text.replace(/[\u0000-\u001f\u007f-\u009f]+/g, ' ').trim()
   return line.length <= PREVIEW_LENGTH ? line : `${line.slice(0, PREVIEW_LENGTH - 1)}…`
 }
-
-/** Options of the public contract that this version cannot honour: saying so beats ignoring them. */
-export function refuse(options: object, ...names: string[]): void {
-  for (const name of names) {
-    const value = (options as Record<string, unknown>)[name]
-    if (value) throw invalidValue(`options.${name}`, value, 'is not supported yet')
-  }
-}

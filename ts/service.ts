@@ -314,7 +314,7 @@ function stopped(name: string): Error {
   return codedError(
     Error,
     'ERR_OWNED_SERVICE_STOPPED',
-    `Service "${name}" was stopped by somebody else before it was ready. Nothing of it is left.`,
+    `Service "${name}" was stopped by somebody else before it was ready. Nothing of it is left; call ensureService again if it is still wanted.`,
   )
 }
 

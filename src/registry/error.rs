@@ -65,9 +65,12 @@ impl fmt::Display for RegistryError {
                  options.registryPath or SPAWN_OWNED_REGISTRY.",
                 path.display()
             ),
-            Self::Unreadable { path, errno } => {
-                write!(f, "the process registry {} cannot be read ({errno}).", path.display())
-            }
+            Self::Unreadable { path, errno } => write!(
+                f,
+                "the process registry {} cannot be read ({errno}), so what runs is not known, and nothing was touched. Make it and its \
+                 folder readable for this user, or choose another place with options.registryPath or SPAWN_OWNED_REGISTRY.",
+                path.display()
+            ),
             Self::Symlink { path } => write!(
                 f,
                 "{} is a symbolic link, and the process registry follows none. Remove it, or set options.registryPath \
@@ -77,7 +80,7 @@ impl fmt::Display for RegistryError {
             Self::NotAFile { path } => {
                 write!(
                     f,
-                    "{} is not a plain file. Remove it, or choose another registryPath.",
+                    "{} is not a plain file, and the process registry must be one. Remove it, or choose another registryPath.",
                     path.display()
                 )
             }

@@ -45,9 +45,17 @@ impl AdoptError {
 impl fmt::Display for AdoptError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotFound => write!(f, "the registry has no such run, or nothing of it is alive any more."),
-            Self::Owned { reason, .. } => write!(f, "the run has an owner: {reason}."),
-            Self::Refused { reason } => write!(f, "the run was not taken over: {reason}."),
+            Self::NotFound => write!(
+                f,
+                "nothing of the run is alive any more, and how it ended was not recorded. Start it anew."
+            ),
+            Self::Owned { reason, .. } => {
+                write!(f, "the run has an owner: {reason}. Cancel it, or wait until its owner is gone.")
+            }
+            Self::Refused { reason } => write!(
+                f,
+                "the run was not taken over: {reason}. It is as it was; cancel it, or reapOrphans() ends it if it is proven to be ours."
+            ),
             Self::Registry(error) => write!(f, "{error}"),
         }
     }

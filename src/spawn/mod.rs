@@ -303,7 +303,11 @@ impl std::fmt::Display for LaunchError {
                         "the keeper {path} cannot be executed: it is not a program for this machine. Nothing was \
                          started. Reinstall spawn-owned for this platform."
                     ),
-                    errno => write!(f, "the keeper {path} cannot be executed: {errno}. Nothing was started."),
+                    errno => write!(
+                        f,
+                        "the keeper {path} cannot be executed: {errno}. Nothing was started. Try again; if it stays, look at the limits of processes, \
+                         descriptors and memory."
+                    ),
                 }
             }
             #[cfg(unix)]
@@ -320,7 +324,8 @@ impl std::fmt::Display for LaunchError {
             #[cfg(unix)]
             Self::TooManyDescriptors => write!(
                 f,
-                "options.stdio passes more than {} descriptors, the most a run can be given. Nothing was started.",
+                "options.stdio passes more than {} descriptors, the most a run can be given. Nothing was started. Pass fewer, or send \
+                 them over one socket.",
                 crate::keeper::protocol::MAX_FDS - 1
             ),
             #[cfg(unix)]

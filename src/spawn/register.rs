@@ -70,14 +70,21 @@ impl fmt::Display for RegisterError {
             }
             Self::Unknown { pid, errno } => write!(
                 f,
-                "entry.pid {pid} cannot be identified ({errno}), and what is not identified is never signalled."
+                "entry.pid {pid} cannot be identified ({errno}), and what is not identified is never signalled. It was not registered. \
+                 Is /proc mounted, and may this user see the process?"
             ),
             Self::Known { pid, run_id } => {
-                write!(f, "entry.pid {pid} is recorded already, as run {run_id}. Unregister that first.")
+                write!(
+                    f,
+                    "entry.pid {pid} is recorded already, as run {run_id}. Use that run id, or unregister it first."
+                )
             }
             Self::Registry(error) => write!(f, "{error}"),
             Self::Threads => {
-                write!(f, "no thread can be started to watch the process. It was not registered.")
+                write!(
+                    f,
+                    "no thread can be started to watch the process. It was not registered. Raise the limit of processes (ulimit -u, pids.max)."
+                )
             }
         }
     }

@@ -44,7 +44,10 @@ impl fmt::Display for LookError {
         match self {
             Self::Registry(error) => error.fmt(f),
             Self::Processes(error) => {
-                write!(f, "the processes of this system cannot be looked at: {error}. Nobody was touched.")
+                write!(
+                    f,
+                    "the processes of this system cannot be looked at: {error}. Nobody was touched. Is /proc mounted?"
+                )
             }
         }
     }
