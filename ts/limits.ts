@@ -18,7 +18,12 @@ export function readContainment(options: { containment?: unknown; limits?: unkno
   if (limits === undefined) return { containment, memoryBytes: undefined, processes: undefined }
   checkObject(limits, 'options.limits')
   const { memoryBytes, processes, ...others } = limits as Record<string, unknown>
-  for (const name in others) throw invalidValue(`options.limits.${name}`, others[name], 'is no limit; there are memoryBytes and processes')
+  for (const name in others)
+    throw invalidValue(
+      `options.limits.${name}`,
+      others[name],
+      'is no limit; there are memoryBytes and processes',
+    )
   const read = { memoryBytes: limit(memoryBytes, 'memoryBytes'), processes: limit(processes, 'processes') }
   if (containment === 'keeper' && (read.memoryBytes ?? read.processes) !== undefined)
     throw invalidValue(

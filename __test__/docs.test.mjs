@@ -1,0 +1,123 @@
+// The documents agree with the code and with each other: links lead somewhere, examples use what there is, no code, event or figure is left out.
+
+import assert from 'node:assert/strict'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { dirname, join, relative } from 'node:path'
+import { test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { createSupervisor } from 'spawn-owned'
+
+const root = dirname(dirname(fileURLToPath(import.meta.url)))
+const read = (path) => readFileSync(path, 'utf8')
+
+const api = join(root, 'docs', 'api')
+/** Those that somebody has written. */
+const pages = [join(root, 'README.md'), ...find('docs', '.md'), ...find('examples', '.md')].filter(
+  (page) => dirname(page) !== api,
+)
+const sources = [...find('ts', '.ts'), ...find('src', '.rs')]
+
+function find(folder, suffix) {
+  return readdirSync(join(root, folder), { recursive: true })
+    .filter((name) => name.endsWith(suffix) && !name.includes('node_modules'))
+    .map((name) => join(root, folder, name))
+}
+
+test('every link leads to a file, and to a heading of it', () => {
+  const broken = pages.flatMap((page) =>
+    links(read(page))
+      .filter((link) => !leadsSomewhere(page, link))
+      .map((link) => `${relative(root, page)}: ${link}`),
+  )
+  assert.deepEqual(broken, [])
+})
+
+function links(text) {
+  return [...withoutCode(text).matchAll(/\]\(([^)\s]+)\)/g)]
+    .map(([, target]) => target)
+    .filter((target) => !/^[a-z]+:/.test(target))
+}
+
+function leadsSomewhere(page, link) {
+  const [path, anchor] = link.split('#')
+  const target = path === '' ? page : join(dirname(page), path)
+  if (!existsSync(target)) return false
+  return anchor === undefined || headings(read(target)).has(anchor)
+}
+
+/** As hosts make anchors of them: the second heading of the same words has `-1`. */
+function headings(text) {
+  const seen = new Map()
+  const anchors = [...withoutCode(text).matchAll(/^#+ (.+)$/gm)].map(([, title]) => {
+    const slug = title
+      .toLowerCase()
+      .replace(/\[([^\]]*)\]\([^)]*\)/g, '$1')
+      .replace(/[^\p{L}\p{N}\s_-]/gu, '')
+      .replace(/\s/g, '-')
+    const times = seen.get(slug) ?? 0
+    seen.set(slug, times + 1)
+    return times === 0 ? slug : `${slug}-${times}`
+  })
+  return new Set(anchors)
+}
+
+function withoutCode(text) {
+  return text.replace(/^```.*?^```/gms, '')
+}
+
+test('examples import what there is', async () => {
+  for (const page of pages) {
+    for (const [, names, module] of read(page).matchAll(
+      /import (?:type )?\{([^}]+)\} from '(spawn-owned[^']*)'/g,
+    )) {
+      const declared = new Set([...Object.keys(await load(module)), ...types(module)])
+      for (const name of names.split(','))
+        assert.ok(
+          declared.has(
+            name
+              .trim()
+              .replace(/^type /, '')
+              .split(' ')[0],
+          ),
+          `${relative(root, page)}: ${module} has no ${name}`,
+        )
+    }
+  }
+})
+
+/** What needs a package that is not here, or changes this process, is not loaded for that: its declarations do. */
+async function load(module) {
+  return ['spawn-owned/mcp', 'spawn-owned/register'].includes(module) ? {} : await import(module)
+}
+
+function types(module) {
+  const file = module === 'spawn-owned' ? 'index' : module.slice('spawn-owned/'.length)
+  const text = read(join(root, `${file}.d.ts`))
+  return [
+    ...text.matchAll(/^export (?:declare )?(?:abstract )?(?:interface|type|class|function|const) (\w+)/gm),
+  ].map(([, name]) => name)
+}
+
+test('every error code is in the table of troubles, and no other', () => {
+  const codes = (files) => [...new Set(files.flatMap((file) => read(file).match(/ERR_OWNED_[A-Z_]+/g) ?? []))]
+  assert.deepEqual(codes([join(root, 'docs', 'troubleshooting.md')]).sort(), codes(sources).sort())
+})
+
+test('every event and every metric has its row', () => {
+  const text = read(join(root, 'docs', 'events.md'))
+  const events = [...read(join(root, 'index.d.ts')).matchAll(/^ {2}type: '([a-z-]+)'$/gm)].map(
+    ([, type]) => type,
+  )
+  assert.ok(events.includes('exited'))
+  for (const type of [...events, ...Object.keys(createSupervisor().metrics())])
+    assert.match(text, new RegExp(`^\\| \`${type}\``, 'm'))
+})
+
+test('every page can be found from the index', () => {
+  const index = join(root, 'docs', 'README.md')
+  const linked = new Set(links(read(index)).map((link) => join(dirname(index), link.split('#')[0])))
+  const lost = find('docs', '.md').filter(
+    (page) => page !== index && !linked.has(page) && dirname(page) !== api,
+  )
+  assert.deepEqual(lost, [])
+})
