@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
-import { readFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
@@ -326,6 +326,26 @@ describe('an adopted run', together, () => {
       assert.deepEqual([exit.exitCode, exit.signal, exit.survivors], [7, null, []])
     },
   )
+
+  test('that ends at the very moment says how', posixOnly(NO_KEEPER, options), async (t) => {
+    const path = freshRegistry()
+    const bot = await startBot(t, path)
+    const runs = []
+    while (runs.length < 40) runs.push(await obedient(t, { path, bot }))
+    await bot.kill()
+    const [{ next }] = runs
+    const codes = []
+    for (const [index, { runId, witness }] of runs.entries()) {
+      writeFileSync(`${witness.path}-told`, '3\n')
+      // From "it has not read it yet" to "it has been gone for long".
+      const askAt = performance.now() + index / 10
+      while (performance.now() < askAt);
+      const exit = await (await next.adopt(runId)).wait()
+      assertGone(witness)
+      codes.push([exit.reason, exit.exitCode])
+    }
+    assert.deepEqual(codes, Array(runs.length).fill(['exit', 3]))
+  })
 
   test('does not keep its bot alive', options, async (t) => {
     const { next, path, runId, witness } = await kept(t)

@@ -98,11 +98,15 @@ impl Table {
             }
             Line::Returned { entry, by } => {
                 // Written twice, the second may come after somebody else's claim.
-                if self
-                    .get(&entry.key())
-                    .is_some_and(|present| present.owner_instance_id.as_ref() == Some(&by))
-                {
-                    self.insert(*entry);
+                let claimed = |present: &&Record| present.owner_instance_id.as_ref() == Some(&by);
+                if let Some(present) = self.get(&entry.key()).filter(claimed) {
+                    let mut entry = *entry;
+                    // It may have ended while it was claimed, and nobody else knows how.
+                    if present.state == State::Exited {
+                        (entry.state, entry.exit) = (State::Exited, present.exit.clone());
+                        entry.updated_at_ms = present.updated_at_ms;
+                    }
+                    self.insert(entry);
                 }
             }
             Line::Lease { instance, until } => {
@@ -233,6 +237,18 @@ mod tests {
         assert_eq!((kept.exit.unwrap().at_ms, kept.updated_at_ms), (LATER, LATER));
         lines.push(dropped(4242));
         assert!(after(&lines).is_empty());
+    }
+
+    #[test]
+    fn what_is_given_back_after_its_end_has_ended() {
+        let mut lines = vec![intent(4242), started(4242, 1)];
+        let former = entry(&lines);
+        lines.push(claimed(4242, "supervisor-1", "b", LATER));
+        lines.push(ended(4242, LATER));
+        lines.push(Line::Returned { entry: Box::new(former), by: "b".to_owned() });
+        let back = entry(&lines);
+        assert_eq!((back.state, back.owner_instance_id.as_deref()), (State::Exited, Some("supervisor-1")));
+        assert_eq!(back.exit.unwrap().at_ms, LATER);
     }
 
     #[test]

@@ -2,8 +2,10 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::errno::Errno;
+use crate::identity::ProcessRef;
 
 use super::ears::Ears;
 use super::run::Run;
@@ -13,6 +15,9 @@ use crate::registry::{Claim, Entry, Instance, Record, RegistryError, State};
 use crate::run::reason::{Ending, Reason};
 use crate::run::{Cause, ExitStatus, Force};
 use crate::runtime::{self, Runtime};
+
+/// A keeper that has closed its door has nothing left to do but to exit.
+const LEAVING: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
 pub enum AdoptError {
@@ -120,15 +125,44 @@ fn listen(
             Ok(Some(run))
         }
         // Without its keeper it is a process like any other.
-        Err(Errno::ESRCH) => {
-            runtime.loop_handle.spawn(watch::watch(entry, record, Some(counted(owner, on_event))));
-            Ok(None)
+        Err(Errno::ESRCH) => follow(owner, runtime, entry, record, on_event),
+        // It went while we were at its door.
+        Err(errno) if errno != Errno::EBUSY && is_gone(&keeper.start_token) => {
+            follow(owner, runtime, entry, record, on_event)
         }
         Err(errno) => {
             // Somebody may answer for it after all, and must not lose it to us.
             owner.registry.give_back(former, &owner.id)?;
             Err(AdoptError::Refused { reason: format!("its keeper does not take a new owner ({errno})") })
         }
+    }
+}
+
+/// A run whose keeper is gone. A keeper goes when its tree is extinct, and writes down how that came before it does: then there is only
+/// that to be told. One that was killed has written nothing, and what it has left is watched.
+fn follow(
+    owner: &Instance,
+    runtime: &'static Runtime,
+    entry: Entry,
+    record: Record,
+    on_event: OnEvent,
+) -> Result<Option<Run>, AdoptError> {
+    let now = owner.registry.load()?.get(&record.key()).cloned();
+    let on_event = counted(owner, on_event);
+    if let Some(ended) = now.filter(|now| now.state == State::Exited) {
+        entry.over();
+        tell_end(&ended, &on_event);
+    } else {
+        runtime.loop_handle.spawn(watch::watch(entry, record, Some(on_event)));
+    }
+    Ok(None)
+}
+
+/// Whether it has ended, or does so soon. Blocks.
+fn is_gone(keeper: &ProcessRef) -> bool {
+    match keeper.pinned() {
+        Ok(pin) => pin.wait_exited(Some(LEAVING)).unwrap_or(false),
+        Err(errno) => errno == Errno::ESRCH,
     }
 }
 
