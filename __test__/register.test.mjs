@@ -216,6 +216,22 @@ test(
   },
 )
 
+test(
+  'recorded is also a process whose group is of another namespace, and has no number here',
+  inNamespace,
+  async (t) => {
+    const path = freshRegistry()
+    const bot = await startBot(t, path, { within: namespace })
+    const witness = openWitness(t)
+    const pid = await bot.ask('child', program('stays'), [witness.path])
+    await witness.ready(1)
+    await bot.ask('register', { pid, runId: 'groupless' })
+    // Read by another process: the bot itself knows its own without looking.
+    const [record] = supervise(path).list()
+    assert.deepEqual([record?.runId, record?.pgid, record?.containment], ['groupless', null, 'process'])
+  },
+)
+
 describe('registered once more, by another bot:', together, () => {
   /** By a bot that is then left alone. */
   async function before(t) {

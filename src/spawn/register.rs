@@ -148,12 +148,13 @@ struct Hold {
 
 #[cfg(unix)]
 impl Hold {
-    /// Its group, if it leads one.
+    /// Its group, if it leads one. A group of another PID namespace (that of whoever has made this one) has no number here: the kernel
+    /// says 0, which is nobody's.
     #[allow(clippy::unnecessary_wraps)] // Elsewhere it may end in between.
     fn on(_root: &ProcessRef, stat: &Stat) -> Result<Self, RegisterError> {
         let leads = stat.pgrp == stat.pid;
         let containment = if leads { Containment::Group } else { Containment::Process };
-        Ok(Self { pgid: Some(stat.pgrp), containment, job: None })
+        Ok(Self { pgid: Some(stat.pgrp).filter(|&pgrp| pgrp > 0), containment, job: None })
     }
 }
 
