@@ -52,7 +52,7 @@ pub fn parse(line: &str) -> Option<Stat> {
     let (system, children_user, children_system) = (ticks()?, ticks()?, ticks()?);
     let threads = fields.nth(2)?.parse().ok()?;
     let start = fields.nth(1)?.parse().ok()?;
-    let (cpu, children_cpu) = (user + system, children_user + children_system);
+    let (cpu, children_cpu) = (user.saturating_add(system), children_user.saturating_add(children_system));
     Some(Stat { pid, comm, state, ppid, pgrp, session, terminal, cpu, children_cpu, threads, start })
 }
 
@@ -112,6 +112,14 @@ mod tests {
     fn a_process_whose_main_thread_has_ended_is_alive_while_others_run() {
         let alive = line("x").replace(" S ", " Z ").replace(" 20 0 1 0 ", " 20 0 2 0 ");
         assert!(!parse(&alive).unwrap().is_dead());
+    }
+
+    #[test]
+    fn times_that_no_sum_can_hold_are_no_reason_to_panic() {
+        let most = u64::MAX.to_string();
+        let text = line("x").replace(" 2 3 40 50 ", &format!(" {most} {most} {most} 1 "));
+        let stat = parse(&text).unwrap();
+        assert_eq!((stat.cpu, stat.children_cpu), (u64::MAX, u64::MAX));
     }
 
     #[test]

@@ -22,7 +22,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::record::{Containment, Record};
+use super::record::{Exit, Owner, Record};
 
 /// The format we write.
 const VERSION: u64 = 1;
@@ -166,10 +166,7 @@ pub fn sound(mut record: Record) -> Result<Record, String> {
     if record.run_id.is_empty() {
         return Err("its runId is empty".to_owned());
     }
-    // Where there is a job, the bot is the keeper itself.
-    let keeper = record.keeper.iter().filter(|_| record.containment != Containment::Job);
-    let mut others = keeper.map(|keeper| &keeper.start_token).chain(&record.members);
-    if others.any(|other| Some(other) == record.bot_start_token.as_ref()) {
+    if record.bot_start_token.as_ref().is_some_and(|owner| record.has_part(owner)) {
         return Err("its owner is named as a part of it".to_owned());
     }
     tidy(&mut record.command_preview, PREVIEW);
@@ -183,11 +180,22 @@ pub fn sound(mut record: Record) -> Result<Record, String> {
     ];
     texts.into_iter().flatten().for_each(|text| tidy(text, ID));
     record.cgroup.iter_mut().chain(&mut record.job).for_each(|path| tidy(path, PATH));
-    if let Some(exit) = &mut record.exit {
-        tidy(&mut exit.ending, ID);
-    }
+    record.keeper.iter_mut().for_each(|keeper| tidy(&mut keeper.address, PATH));
+    record.exit = record.exit.map(sound_exit);
     record.labels = std::mem::take(&mut record.labels).into_iter().map(tidy_label).collect();
     Ok(record)
+}
+
+/// The same for what is written down later.
+pub fn sound_exit(mut exit: Exit) -> Exit {
+    tidy(&mut exit.reason, ID);
+    tidy(&mut exit.ending, ID);
+    exit
+}
+
+pub fn sound_owner(mut owner: Owner) -> Owner {
+    tidy(&mut owner.instance, ID);
+    owner
 }
 
 /// An entry of somebody else's. What they all mean is the same; the names differ.

@@ -109,6 +109,8 @@ fn decode_line(piece: &[u8]) -> Option<Line> {
         Line::Returned { entry, by } => {
             Some(Line::Returned { entry: Box::new(import::sound(*entry).ok()?), by })
         }
+        Line::Ended { key, exit } => Some(Line::Ended { key, exit: import::sound_exit(exit) }),
+        Line::Claimed { claims, by, at } => Some(Line::Claimed { claims, by: import::sound_owner(by), at }),
         line => Some(line),
     }
 }
@@ -136,6 +138,25 @@ mod tests {
             assert_eq!(lines.last(), Some(&dropped("c")), "cut at {cut}");
             assert_eq!(lines[..complete], expected.collect::<Vec<_>>(), "cut at {cut}");
         }
+    }
+
+    #[test]
+    fn what_a_line_adds_to_an_entry_cannot_reach_a_terminal_either() {
+        let lines = [
+            json_line(
+                r#"{"ended":{"key":"k","exit":{"atMs":1,"reason":"\u001b[2J","ending":"\n","exitCode":0,"signal":null,"survivors":0}}}"#,
+            ),
+            json_line(
+                r#"{"claimed":{"claims":[],"by":{"instance":"\u0007","process":"7:8:9:b","leaseUntil":1},"at":1}}"#,
+            ),
+        ];
+        let (lines, torn) = decode(lines.concat().as_bytes());
+        assert_eq!((lines.len(), torn), (2, 0));
+        assert!(!String::from_utf8_lossy(&encode(&lines)).contains("\\u00"), "{lines:?}");
+    }
+
+    fn json_line(json: &str) -> String {
+        format!("{} {json}\n", json.len())
     }
 
     #[test]

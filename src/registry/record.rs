@@ -182,6 +182,13 @@ impl Record {
         Some(Recorded { path: self.cgroup.as_deref()?, keeper: &self.keeper.as_ref()?.start_token })
     }
 
+    /// Whether a process is named as the run's keeper or as a member. Nobody of those answers for the run: what is done to it is done to
+    /// them. (Where there is a job, the bot is the keeper itself.)
+    pub fn has_part(&self, process: &ProcessRef) -> bool {
+        let keeper = self.keeper.iter().filter(|_| self.containment != Containment::Job);
+        keeper.map(|keeper| &keeper.start_token).chain(&self.members).any(|part| part == process)
+    }
+
     /// What tells entries apart. The root's identity is unique for ever; run ids are chosen by people.
     pub fn key(&self) -> String {
         match &self.start_token {

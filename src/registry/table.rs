@@ -86,8 +86,8 @@ impl Table {
             Line::Claimed { claims, by, at } => {
                 for claim in claims {
                     self.change(&claim.key, at, |entry| {
-                        // Whoever comes second finds another owner than it expected, and has no claim.
-                        if entry.owner_instance_id == claim.from {
+                        // Whoever comes second finds another owner than it expected, and has no claim. Nor has a part of the run.
+                        if entry.owner_instance_id == claim.from && !entry.has_part(&by.process) {
                             entry.bot_pid = by.process.pid;
                             entry.bot_start_token = Some(by.process.clone());
                             entry.owner_instance_id = Some(by.instance.clone());
@@ -118,7 +118,12 @@ impl Table {
                 }
             }
             Line::Members { key, members, at } => {
-                self.change(&key, at, |entry| entry.members.clone_from(&members));
+                self.change(&key, at, |entry| {
+                    // An owner that is named as a member does not become one: the whole entry would be refused when it is read again.
+                    if !entry.bot_start_token.as_ref().is_some_and(|owner| members.contains(owner)) {
+                        entry.members.clone_from(&members);
+                    }
+                });
             }
         }
     }
@@ -301,6 +306,17 @@ mod tests {
         // The former owner's heartbeat, when it has lost the run, is nobody's.
         let stolen = [claimed(4242, "supervisor-1", "b", LATER), lease("supervisor-1", LATER + 9 * LEASE)];
         assert_eq!(until(&stolen), Some(LATER + LEASE));
+    }
+
+    #[test]
+    fn nobody_is_both_the_owner_and_a_part_of_the_run() {
+        let before = [intent(4242), members(4242, 5, LATER)];
+        let owner = entry(&before).bot_start_token.unwrap().pid;
+        let named = [&before[..], &[members(4242, owner, LATER + 1)]].concat();
+        assert_eq!(entry(&named).members, [process(5)]);
+        let by_a_member =
+            [intent(4242), members(4242, 800, LATER), claimed(4242, "supervisor-1", "b", LATER)];
+        assert_eq!(entry(&by_a_member).owner_instance_id.as_deref(), Some("supervisor-1"));
     }
 
     #[test]
