@@ -7,7 +7,7 @@
 mod ancestors;
 #[cfg(target_os = "linux")]
 mod linux;
-#[cfg(any(target_os = "macos", test))]
+#[cfg(any(target_os = "macos", test, feature = "fuzzing"))]
 #[cfg_attr(not(target_os = "macos"), allow(dead_code))]
 pub mod macos;
 #[cfg(target_os = "linux")]

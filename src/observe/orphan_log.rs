@@ -84,6 +84,10 @@ impl Batch {
     pub fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
+
+    pub fn text(&self) -> &str {
+        &self.text
+    }
 }
 
 /// As a string of JSON, and without anything that a terminal, or a reader of lines, takes for more than text.

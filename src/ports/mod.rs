@@ -11,7 +11,7 @@
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(target_os = "linux")]
-mod table;
+pub mod table;
 
 use std::net::IpAddr;
 

@@ -15,6 +15,11 @@ mod checkpoint;
 pub(crate) mod disk;
 mod error;
 mod failpoint;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing {
+    //! For `fuzz/`: the journal as bytes.
+    pub use super::journal::{decode, encode};
+}
 pub mod import;
 mod instance;
 mod journal;

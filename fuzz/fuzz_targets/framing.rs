@@ -1,0 +1,6 @@
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(
+    init: spawn_owned_fuzz::offer_samples("framing"),
+    |input: &[u8]| spawn_owned_fuzz::framing::check(input)
+);

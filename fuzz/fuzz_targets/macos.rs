@@ -1,0 +1,6 @@
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(
+    init: spawn_owned_fuzz::offer_samples("macos"),
+    |input: &[u8]| spawn_owned_fuzz::macos::check(input)
+);
