@@ -149,6 +149,24 @@ describe("onOwnerExit: 'keep'", together, () => {
     },
   )
 
+  test('is kept from the moment that spawnOwned has returned', options, async (t) => {
+    const path = freshRegistry()
+    for (let i = 0; i < 4; i++) {
+      const witness = openWitness(t)
+      const bot = await startBot(t, path)
+      await assert.rejects(
+        bot.ask('spawnAndDie', 3, program('stays'), [witness.path], { onOwnerExit: 'keep' }),
+      )
+      await witness.ready(3)
+      const next = supervise(path)
+      const runs = await Promise.all(next.list().map(({ runId }) => next.adopt(runId)))
+      assert.equal(runs.length, 3)
+      for (const run of runs) assert.equal(run.state, 'running')
+      await Promise.all(runs.map((run) => run.cancel()))
+      await witness.gone()
+    }
+  })
+
   test('is running, even if its bot had no time to say so', options, async (t) => {
     const { next, runId, witness } = await kept(t)
     const [record] = next.list({ runId })

@@ -77,9 +77,12 @@ fn send_parts(
 
 /// Receives what is there, or waits for it: at most `buffer`, and the descriptors that came along, close-on-exec. 0 bytes:
 /// the end.
+///
+/// It sleeps in `poll`, not in `recvmsg`: there Linux wakes it also when the other side has merely read what we had sent, and it is
+/// the other side, a bot in the middle of a spawn, that pays for waking somebody.
 pub fn receive(socket: &impl AsFd, buffer: &mut [u8], fds: &mut Vec<OwnedFd>) -> Result<usize, Errno> {
     loop {
-        match receive_once(socket, buffer, fds, MsgFlags::empty()) {
+        match receive_once(socket, buffer, fds, MsgFlags::MSG_DONTWAIT) {
             Err(Errno::EAGAIN) => drop(ready(socket, PollFlags::POLLIN, FOR_EVER)?),
             result => return result,
         }

@@ -115,9 +115,7 @@ impl Host {
         let Some(pending) = self.pending.take() else {
             return Ok(Finished { errno: Errno::ESRCH as i32, run: 0 });
         };
-        let outcome = self.launcher.finish(pending, on_event);
-        self.launcher.stock_up();
-        match outcome {
+        match self.launcher.finish(pending, on_event) {
             Ok(run) => {
                 self.next = self.next.wrapping_add(1);
                 self.runs().insert(id, run);

@@ -27,7 +27,7 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// Writes an entry down, as ours. See [`Registry::begin`].
+    /// Writes an entry down, as ours. See [`Registry::begin`]. The file is to be told with [`Entry::follow`].
     pub fn begin(&self, mut record: Record, is_given: bool) -> Result<Entry, RegistryError> {
         self.sign(&mut record);
         self.registry.begin(record, self.lease, is_given)
@@ -105,6 +105,11 @@ impl Entry {
 
     pub fn key(&self) -> &str {
         &self.key
+    }
+
+    /// Has the file follow the journal. Waking the thread that does it is for whoever has the time.
+    pub fn follow(&self) {
+        self.registry.follow();
     }
 
     /// The command runs.

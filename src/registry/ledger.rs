@@ -38,6 +38,8 @@ pub(super) struct Inner {
     journal: Journal,
     pub(super) own: Own,
     pub(super) checkpoint_at: Option<Instant>,
+    /// The thread has not been told of that.
+    untold: bool,
     /// How long the last checkpoint took.
     pub(super) cost: Duration,
     pub(super) has_thread: bool,
@@ -64,6 +66,7 @@ impl Registry {
                 journal: Journal::default(),
                 own: Own::new(me.clone()),
                 checkpoint_at: None,
+                untold: false,
                 cost: Duration::ZERO,
                 has_thread: false,
             }),
@@ -125,7 +128,10 @@ impl Registry {
         let by = record.owner_instance_id.clone().unwrap_or_default();
         let mut inner = self.inner();
         inner.own.unclaim(&[record.key()]);
-        self.write_own(&mut inner, record.clone(), lease, Line::Returned { entry: Box::new(record), by })
+        let entry =
+            self.write_own(&mut inner, record.clone(), lease, Line::Returned { entry: Box::new(record), by });
+        self.wake_thread(&mut inner);
+        entry
     }
 
     /// In memory first: a checkpoint that finds an entry of ours which we do not know throws it out.
@@ -139,7 +145,7 @@ impl Registry {
         let key = record.key();
         inner.own.lease(record.owner_instance_id.as_deref(), lease, Instant::now());
         inner.own.remember(record);
-        if let Err(error) = self.append(inner, &[line]) {
+        if let Err(error) = self.append_quietly(inner, &[line]) {
             inner.own.forget(&key);
             return Err(error);
         }
@@ -299,15 +305,26 @@ impl Registry {
 
     /// Writes lines, ours already applied, and has the file follow.
     pub(super) fn append(&'static self, inner: &mut Inner, lines: &[Line]) -> Result<(), RegistryError> {
-        self.start_thread(inner)?;
-        let written = inner.journal.append(&self.paths, &journal::encode(lines));
-        self.schedule(inner);
+        let written = self.append_quietly(inner, lines);
+        self.wake_thread(inner);
         written
     }
 
-    fn schedule(&self, inner: &mut Inner) {
-        if inner.checkpoint_at.is_none() {
-            inner.checkpoint_at = Some(Instant::now() + upkeep::delay(inner.cost));
+    /// The file follows when [`Registry::follow`] is called.
+    fn append_quietly(&'static self, inner: &mut Inner, lines: &[Line]) -> Result<(), RegistryError> {
+        self.start_thread(inner)?;
+        let written = inner.journal.append(&self.paths, &journal::encode(lines));
+        schedule(inner);
+        written
+    }
+
+    /// Tells the thread what it may not know yet.
+    pub(super) fn follow(&self) {
+        self.wake_thread(&mut self.inner());
+    }
+
+    fn wake_thread(&self, inner: &mut Inner) {
+        if std::mem::take(&mut inner.untold) {
             self.changed.notify_one();
         }
     }
@@ -317,7 +334,8 @@ impl Registry {
         if disk::stamp(&self.paths.journal).is_some() || disk::stamp(&self.paths.old).is_some() {
             let mut inner = self.inner();
             if self.start_thread(&mut inner).is_ok() {
-                self.schedule(&mut inner);
+                schedule(&mut inner);
+                self.wake_thread(&mut inner);
             }
         }
     }
@@ -406,6 +424,13 @@ impl Registry {
 
     pub(super) fn is_live(&self, key: &str) -> bool {
         self.inner().own.live.contains(key)
+    }
+}
+
+fn schedule(inner: &mut Inner) {
+    if inner.checkpoint_at.is_none() {
+        inner.checkpoint_at = Some(Instant::now() + upkeep::delay(inner.cost));
+        inner.untold = true;
     }
 }
 

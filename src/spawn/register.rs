@@ -180,7 +180,7 @@ fn begin(owner: &Instance, record: Record, is_given: bool) -> Result<Entry, Regi
     let known = |other: &Record| RegisterError::Known { pid: other.pid, run_id: other.run_id.clone() };
     let Some(other) = owner.registry.foreign(record.start_token.as_ref()).map_err(RegisterError::Registry)?
     else {
-        return owner.begin(record, is_given).map_err(RegisterError::Registry);
+        return owner.begin(record, is_given).inspect(Entry::follow).map_err(RegisterError::Registry);
     };
     if other
         .bot_start_token

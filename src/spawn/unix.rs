@@ -160,11 +160,13 @@ impl Launcher {
             if let Some(error) = failed {
                 begun.entry.over();
                 count(&begun.launch.owner.counters, &error);
+                let restock = self.restock();
+                begun.runtime.loop_handle.spawn(async { restock() });
                 return Err(error);
             }
             self.shared().programs.extend(begun.program.take());
         }
-        Ok(begun.listen(on_event))
+        Ok(begun.listen(on_event, self.restock()))
     }
 
     /// Makes sure that there is a zygote, so that what is wrong with the keeper shows before anything else is tried.
@@ -182,17 +184,14 @@ impl Launcher {
         self.shared().zygote = None;
     }
 
-    /// Has the next keepers forked, by the native thread: whoever has just started a run does not wait until somebody was woken.
-    pub fn stock_up(&self) {
+    /// Has the next keepers forked. For the native thread: whoever has just started a run does not wait until somebody was woken.
+    fn restock(&self) -> impl FnOnce() + Send + 'static {
         let (shared, stock) = (self.shared.clone(), self.stock);
-        let order = async move {
+        move || {
             if let Some(zygote) = &mut locked(&shared).zygote {
                 // One that cannot be told is dead, and the next run starts another.
                 let _ = zygote.stock_up(stock);
             }
-        };
-        if let Ok(runtime) = runtime::get() {
-            runtime.loop_handle.spawn(order);
         }
     }
 
@@ -229,15 +228,17 @@ fn locked(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
 }
 
 impl Begun {
-    /// Tells the keeper what it needs to know, and listens to it from here on.
-    fn listen(self, on_event: OnEvent) -> Run {
+    /// Has the keeper told what it needs to know, and listens to it from here on.
+    ///
+    /// Waking somebody is most of what a spawn costs, so the caller wakes two, the blank and the native thread, and the native thread
+    /// wakes the others: the keeper, the ledger's thread, and whoever `then` is about. Until the keeper has heard its rules it does as
+    /// for a bot that dies, which is right for every run but one that is to outlive its bot. Whoever holds one of those may die
+    /// at once and rely on it, so its keeper is told here. What else is said to a keeper never gets ahead of its rules, see [`Line`].
+    fn listen(self, on_event: OnEvent, then: impl FnOnce() + Send + 'static) -> Run {
         let Self { keeper, entry, listening, relay, launch, runtime, .. } = self;
         let Keeper { control, inbox, launch: exec, root, process, origin, cgroup, .. } = keeper;
         let terminal = relay.map(|relay| Arc::new(relay.start(&runtime.loop_handle)));
-        let line = Line::new(control, process);
-        let run = Run::new(line, runtime, entry.clone(), launch.grace_ms, listening, terminal);
-        // A keeper that cannot be told is dead, which its listener notices.
-        let _ = run.ask(&Request::Own(Own {
+        let own = Request::Own(Own {
             run_id: &launch.run_id,
             preview: &launch.preview,
             on_owner_exit: launch.on_owner_exit,
@@ -246,7 +247,13 @@ impl Begun {
             timeout: launch.timeout,
             registry: &launch.owner.registry.path().to_string_lossy(),
             key: entry.key(),
-        }));
+        });
+        let line = Line::to_new_keeper(control, process, &own);
+        let run = Run::new(line, runtime, entry, launch.grace_ms, listening, terminal);
+        // A keeper that cannot be told is dead, which its listener notices.
+        if launch.on_owner_exit == Policy::Keep {
+            let _ = run.line().introduce();
+        }
         let ears = Ears {
             run: run.clone(),
             exec: Some(Exec(exec)),
@@ -260,7 +267,12 @@ impl Begun {
             counters: launch.owner.counters,
             on_event,
         };
-        runtime.loop_handle.spawn(ears.listen());
+        runtime.loop_handle.spawn(async {
+            let _ = ears.run.line().introduce();
+            ears.run.entry().follow();
+            then();
+            ears.listen().await;
+        });
         run
     }
 }
@@ -270,7 +282,7 @@ impl Drop for Pending {
     /// when nothing of it is left, not before.
     fn drop(&mut self) {
         if let Some(begun) = self.begun.take() {
-            let run = begun.listen(Arc::new(|_| {}));
+            let run = begun.listen(Arc::new(|_| {}), || {});
             // A keeper that cannot be told is dead, which its listener notices.
             let _ = run.cancel(libc::SIGKILL, 0, "spawn-error");
         }

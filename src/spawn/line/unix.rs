@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::pin::pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -27,17 +28,41 @@ pub use crate::spawn::zygote::Origin;
 pub struct Line {
     control: OwnedFd,
     keeper: ProcessRef,
+    /// What the keeper must hear before all else, until it was said. Held while something is said: nobody gets ahead of it.
+    first: Mutex<Option<Vec<u8>>>,
 }
 
 impl Line {
+    /// To a keeper that knows its run.
     pub fn new(control: OwnedFd, keeper: ProcessRef) -> Self {
-        Self { control, keeper }
+        Self { control, keeper, first: Mutex::new(None) }
+    }
+
+    /// To a keeper that is still to be told what it keeps, by [`Line::introduce`] or with whatever is said first.
+    pub fn to_new_keeper(control: OwnedFd, keeper: ProcessRef, own: &Request) -> Self {
+        // Nothing in it is longer than what was checked before.
+        Self { control, keeper, first: Mutex::new(protocol::encode(own).ok()) }
     }
 
     /// Never waits: a keeper always reads, so a full socket means that somebody has stopped it.
     pub fn ask(&self, request: &Request) -> Result<(), Errno> {
         let frame = protocol::encode(request).map_err(|_| Errno::EINVAL)?;
+        let _in_turn = self.introduced()?;
         channel::send_now(&self.control, &frame).map(drop)
+    }
+
+    /// Tells a new keeper what it keeps, unless that was said already.
+    pub fn introduce(&self) -> Result<(), Errno> {
+        self.introduced().map(drop)
+    }
+
+    /// Whoever says something meanwhile waits for what it gives back.
+    fn introduced(&self) -> Result<MutexGuard<'_, Option<Vec<u8>>>, Errno> {
+        let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(frame) = first.take() {
+            channel::send_now(&self.control, &frame)?;
+        }
+        Ok(first)
     }
 
     /// To the root. That it did not arrive is told later.
@@ -45,7 +70,9 @@ impl Line {
         self.ask(&Request::Signal { signal })
     }
 
+    /// Not without an introduction: a keeper that was told where its entry is can write down how its run has ended.
     pub fn hang_up(&self) {
+        let _ = self.introduce();
         let _ = shutdown(self.control.as_raw_fd(), Shutdown::Both);
     }
 
@@ -211,5 +238,59 @@ async fn receive(socket: &AsyncFd<impl AsFd + AsRawFd>, buffer: &mut [u8]) -> Op
         if let Ok(result) = ready.try_io(|socket| Ok(channel::receive_now(socket.get_ref(), buffer)?)) {
             return result.ok().filter(|&count| count > 0);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keeper::protocol::Own;
+    use crate::run::Policy;
+
+    const OWN: Request = Request::Own(Own {
+        run_id: "r",
+        preview: "",
+        on_owner_exit: Policy::Kill,
+        on_leader_exit: Policy::Kill,
+        grace_ms: 5,
+        timeout: None,
+        registry: "",
+        key: "k",
+    });
+
+    /// A line to a new keeper, and what has arrived there when `say` has spoken.
+    fn heard(say: impl FnOnce(&Line)) -> Vec<Vec<u8>> {
+        let (ours, theirs) = channel::pair().unwrap();
+        say(&Line::to_new_keeper(ours, ProcessRef::known(1, 1), &OWN));
+        let (mut inbox, mut buffer) = (Inbox::default(), [0; 1024]);
+        while let Ok(count @ 1..) = channel::receive(&theirs, &mut buffer, &mut Vec::new()) {
+            inbox.push(&buffer[..count]);
+        }
+        std::iter::from_fn(|| inbox.next_payload().unwrap()).collect()
+    }
+
+    fn payload(request: &Request) -> Vec<u8> {
+        protocol::payload(request).unwrap()
+    }
+
+    #[test]
+    fn nothing_gets_ahead_of_the_rules_and_they_are_told_once() {
+        let cancel = Request::Cancel { signal: 15, grace_ms: 0, reason: "" };
+        let asked_first = heard(|line| {
+            line.ask(&cancel).unwrap();
+            line.introduce().unwrap();
+            line.ask(&Request::Usage).unwrap();
+        });
+        assert_eq!(asked_first, [payload(&OWN), payload(&cancel), payload(&Request::Usage)]);
+        let told_first = heard(|line| {
+            line.introduce().unwrap();
+            line.signal(9).unwrap();
+        });
+        assert_eq!(told_first, [payload(&OWN), payload(&Request::Signal { signal: 9 })]);
+    }
+
+    #[test]
+    fn a_keeper_is_not_left_without_its_rules() {
+        assert_eq!(heard(Line::hang_up), [payload(&OWN)]);
     }
 }

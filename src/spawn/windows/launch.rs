@@ -97,8 +97,6 @@ impl Launcher {
     }
 
     pub fn retire(&self) {}
-
-    pub fn stock_up(&self) {}
 }
 
 fn create(launch: Launch) -> Result<Pending, LaunchError> {
@@ -171,6 +169,7 @@ fn start(launch: &Launch, plumbing: &Plumbing) -> Result<Created, LaunchError> {
     let process = ProcessRef::known(suspended.pid, pin.start().map_err(refused)?);
     // Nobody of whom there is no record: if it cannot be written down, the job goes with this function, and the process with it.
     let entry = launch.owner.begin(record(launch, &process, name.clone()), launch.given_id)?;
+    entry.follow();
     let root = Arc::new(Held::new(pin, process));
     Ok(Created { suspended, job: Arc::new(job), job_name: name, root, entry })
 }
