@@ -3,6 +3,7 @@
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { offerPackages } from './debian.mjs'
 import { installPeers } from './peers.mjs'
 import { isWindows, root, run } from './tools.mjs'
 
@@ -16,6 +17,8 @@ process.env.SPAWN_OWNED_REGISTRY = join(folder, 'process-registry.json')
 process.on('exit', () => rmSync(folder, { recursive: true, force: true }))
 
 installPeers()
+// Real browsers to own: 122 MB, half a minute, once.
+offerPackages(['chromium'])
 
 // What the tests need there, built once: they run beside each other.
 if (isWindows) {

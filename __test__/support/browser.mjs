@@ -1,0 +1,147 @@
+// A real browser, Debian's Chromium without a window: a dozen processes, two of which (its crash handlers) have left session, group and
+// parent before anybody sees them.
+import assert from 'node:assert/strict'
+import { accessSync, constants, mkdtempSync, readdirSync, readFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { delimiter, join } from 'node:path'
+import { isHelper, until } from './bots.mjs'
+import { script } from './fixtures.mjs'
+import { isLinux, NO_PROC, removeFolder } from './system.mjs'
+
+/** Where it is; `undefined`, if it is not installed. */
+export const browser = (process.env.PATH ?? '')
+  .split(delimiter)
+  .map((folder) => join(folder, 'chromium'))
+  .find(isExecutable)
+
+/** Why tests that need it are skipped, or false. */
+export const withoutBrowser =
+  (!isLinux && NO_PROC) ||
+  (!browser && 'needs Chromium, which `npm test` installs on Debian if it may: apt-get install chromium')
+
+/** On a busy machine it takes a while. */
+const STANDS_MS = 60_000
+
+const HEADLESS = [
+  ...['--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run'],
+  ...['--disable-background-networking', '--disable-component-update', '--disable-sync'],
+]
+
+const TITLE = 'owned'
+const PAGE = `data:text/html,<title>${TITLE}</title>`
+
+/** A new profile for the test `t`, in a home of its own: whoever uses it can be told by that. */
+export function openProfile(t) {
+  const profile = new Profile()
+  // First to be registered, last to be done: the test has ended the browser by then.
+  t.after(() => profile.remove())
+  return profile
+}
+
+class Profile {
+  #home = mkdtempSync(join(tmpdir(), 'browser-'))
+  #data = join(this.#home, 'profile')
+
+  /** It is here that it writes down crashes, and has sockets and files of its own. */
+  env = {
+    ...process.env,
+    ...{ HOME: this.#home, TMPDIR: this.#home, XDG_CONFIG_HOME: this.#home, XDG_CACHE_HOME: this.#home },
+  }
+
+  /** The command that starts a browser on it, with a page. */
+  get command() {
+    return this.#start('--remote-debugging-port=0')
+  }
+
+  /** The command that has it print that page, and end. */
+  get task() {
+    return this.#start('--dump-dom')
+  }
+
+  /**
+   * Everybody who names the home in its arguments or its environment, as the kernel shows them: an eye that has nothing to do with ours.
+   * A browser's helpers overwrite their environment with their arguments; these name the profile.
+   */
+  processes() {
+    return readdirSync('/proc')
+      .filter((name) => /^\d+$/.test(name) && this.#isNamedBy(name) && !isHelper(Number(name)))
+      .map((pid) => ({ pid: Number(pid), line: quietly(() => read(pid, 'cmdline')) ?? '' }))
+  }
+
+  /** The lines of those that are a helper of this kind. */
+  helpers(kind) {
+    return this.processes().filter(({ line }) => line.includes(kind))
+  }
+
+  /** Whether a page is there that a renderer has read. */
+  async hasPage() {
+    const port = quietly(() => readFileSync(join(this.#data, 'DevToolsActivePort'), 'utf8').split('\n')[0])
+    if (!port) return false
+    const pages = await fetch(`http://127.0.0.1:${port}/json/list`).then(
+      (answer) => answer.json(),
+      () => [],
+    )
+    return pages.some(({ title }) => title === TITLE)
+  }
+
+  isListening() {
+    return quietly(() => readFileSync(join(this.#data, 'DevToolsActivePort'), 'utf8').includes('\n')) ?? false
+  }
+
+  assertUnused() {
+    const left = this.processes().map(({ pid, line }) => `  ${pid} ${line.slice(0, 200)}`)
+    assert.deepEqual(left, [], `processes exist:\n${left.join('\n')}`)
+  }
+
+  /** What a test that has failed has left, too. */
+  remove() {
+    for (const { pid } of this.processes()) quietly(() => process.kill(pid, 'SIGKILL'))
+    removeFolder(this.#home)
+  }
+
+  #start(what) {
+    return [browser, ...HEADLESS, `--user-data-dir=${this.#data}`, what, PAGE]
+  }
+
+  #isNamedBy(pid) {
+    return ['cmdline', 'environ'].some((file) => quietly(() => read(pid, file).includes(this.#home)))
+  }
+}
+
+/** How far it has come when it is ended. */
+export const stages = {
+  'at once': async () => {},
+  'with its first helper': (profile) => reached(() => profile.helpers('--type=').length > 0),
+  'when it can be connected to': (profile) => reached(() => profile.isListening()),
+  'with a page': async (profile) => {
+    await reached(() => profile.hasPage())
+    for (const kind of ['--type=zygote', '--type=renderer', '--type=utility', 'crashpad_handler'])
+      assert.ok(profile.helpers(kind).length > 0, `it has no ${kind}`)
+  },
+}
+
+const reached = (isReached) => until(isReached, 'the browser has come so far', STANDS_MS)
+
+const wrapped = (how) => (command) => [process.execPath, script('starts.mjs'), how, ...command]
+
+/** How it is started, and what becomes of it when that is through. All but the first end with their input, which the browser does not read. */
+export const starts = {
+  directly: (command) => command,
+  'by a shell': (command) => ['bash', '-lc', '"$@" </dev/null & read -r _; exit 0', 'bash', ...command],
+  'by a wrapper that leaves first': wrapped('leaves'),
+  'by a launcher that detaches it': wrapped('detaches'),
+}
+
+function isExecutable(path) {
+  return quietly(() => accessSync(path, constants.X_OK) ?? true) ?? false
+}
+
+const read = (pid, file) => readFileSync(`/proc/${pid}/${file}`, 'utf8')
+
+function quietly(look) {
+  try {
+    return look()
+  } catch {
+    return undefined
+  }
+}
