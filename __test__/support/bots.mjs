@@ -94,17 +94,11 @@ class Bot {
     return await this.ended
   }
 
-  /** SIGKILL of bot, zygote and keepers, so that none of them gets to do anything about the others. On Windows there are none. */
+  /** The same of bot, zygote and keepers. On Windows there are none. */
   async killWithHelpers() {
     if (isWindows) return await this.kill()
-    const zygotes = childrenOf(this.pid).filter(isHelper)
-    const keepers = zygotes.flatMap(childrenOf).filter(isHelper)
-    this.signal('SIGSTOP')
-    await until(() => stateOf(this.pid) === 'T', 'the bot has stopped')
-    const victims = [...zygotes, ...keepers]
-    for (const pid of victims) process.kill(pid, 'SIGKILL')
-    await this.kill()
-    for (const pid of victims) await gone(pid)
+    await killWithHelpers(this.pid)
+    await this.ended
   }
 
   #promise(id) {
@@ -125,6 +119,17 @@ class Bot {
     for (const { reject } of this.#answers.values()) reject(new Error(`the bot is gone:\n${this.complaint}`))
     this.#answers.clear()
   }
+}
+
+/** SIGKILL of a bot, its zygote and its keepers, so that none of them gets to do anything about the others. */
+export async function killWithHelpers(bot) {
+  const zygotes = childrenOf(bot).filter(isHelper)
+  const keepers = zygotes.flatMap(childrenOf).filter(isHelper)
+  process.kill(bot, 'SIGSTOP')
+  await until(() => stateOf(bot) === 'T', 'the bot has stopped')
+  const victims = [...zygotes, ...keepers, bot]
+  for (const pid of victims) process.kill(pid, 'SIGKILL')
+  for (const pid of victims) await gone(pid)
 }
 
 // ---- registries ------------------------------------------------------------------------------------------------------
