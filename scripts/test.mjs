@@ -19,6 +19,8 @@ process.on('exit', () => rmSync(folder, { recursive: true, force: true }))
 installPeers()
 // Real browsers to own: 122 MB, half a minute, once.
 offerPackages(['chromium'])
+const { withoutBrowser } = await import('../__test__/support/browser.mjs')
+if (withoutBrowser) console.error(`real browsers are left out: ${withoutBrowser}`)
 
 // What the tests need there, built once: they run beside each other.
 if (isWindows) {

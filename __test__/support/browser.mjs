@@ -33,7 +33,6 @@ const PAGE = `data:text/html,<title>${TITLE}</title>`
 /** A new profile for the test `t`, in a home of its own: whoever uses it can be told by that. */
 export function openProfile(t) {
   const profile = new Profile()
-  // First to be registered, last to be done: the test has ended the browser by then.
   t.after(() => profile.remove())
   return profile
 }
@@ -93,9 +92,10 @@ class Profile {
     assert.deepEqual(left, [], `processes exist:\n${left.join('\n')}`)
   }
 
-  /** What a test that has failed has left, too. */
-  remove() {
-    for (const { pid } of this.processes()) quietly(() => process.kill(pid, 'SIGKILL'))
+  /** A test that has failed may have left somebody, who would write to it. */
+  async remove() {
+    const end = ({ pid }) => quietly(() => process.kill(pid, 'SIGKILL'))
+    await until(() => this.processes().map(end).length === 0, 'nobody uses the profile')
     removeFolder(this.#home)
   }
 
