@@ -17,8 +17,8 @@ process.env.SPAWN_OWNED_REGISTRY = join(folder, 'process-registry.json')
 process.on('exit', () => rmSync(folder, { recursive: true, force: true }))
 
 installPeers()
-// Real browsers to own: 122 MB, half a minute, once.
-offerPackages(['chromium'])
+// Real browsers to own (122 MB, half a minute, once), and what examples/fleet talks to. Tests that miss them say so.
+offerPackages(['chromium', 'redis-server'])
 const { withoutBrowser } = await import('../__test__/support/browser.mjs')
 if (withoutBrowser) console.error(`real browsers are left out: ${withoutBrowser}`)
 
