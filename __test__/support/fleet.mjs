@@ -1,0 +1,279 @@
+// examples/fleet for real: a Redis of its own for each test, hosts that are folders, and what a person does about them.
+import { execFile, execFileSync, spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
+import { connect as connectTo, createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { promisify } from 'node:util'
+import { exampleWithPeers, importPeer } from '../peers/index.mjs'
+import { childrenOf, gone, isHelper, stateOf, until } from './bots.mjs'
+import { program } from './fixtures.mjs'
+import { isLinux, isNode, NO_PROC, removeFolder } from './system.mjs'
+import { openWitness } from './witness.mjs'
+
+/** Why there is no fleet here; `false` if there is one. */
+export const noFleet = whyNot()
+
+function whyNot() {
+  if (!isLinux) return NO_PROC
+  if (!isNode) return 'the programs of this example are written for Node'
+  const { status } = spawnSync('redis-server', ['--version'])
+  return status !== 0 && 'there is no redis-server here, and nobody could install it (Debian: redis-server)'
+}
+
+/** Lease, grace, lock and retry, in seconds: the lock is for the sum of the first three. */
+const TIMES = { FLEET_LEASE: '3', FLEET_GRACE: '1', FLEET_MARGIN: '2', FLEET_RETRY: '0.5' }
+
+/** A Redis, an empty fleet on it, and one job to be run once at a time. All of it goes with the test. */
+export async function startFleet(t, times) {
+  const folder = mkdtempSync(join(tmpdir(), 'fleet-'))
+  const fleet = new Fleet(t, folder, { ...process.env, ...TIMES, ...times })
+  t.after(() => fleet.close())
+  await fleet.startRedis()
+  return fleet
+}
+
+class Fleet {
+  #folder
+  #redis
+  #programs = []
+
+  constructor(t, folder, env) {
+    this.env = { ...env, FLEET_REDIS: join(folder, 'redis.sock') }
+    this.#folder = folder
+    this.example = exampleWithPeers('fleet')
+    this.socket = this.env.FLEET_REDIS
+    this.job = new LockedJob(t, folder)
+  }
+
+  /** With its files: what it has said yes to it still knows when it is started again. */
+  async startRedis() {
+    const options = ['--port', '0', '--unixsocket', this.socket, '--save', '', '--appendonly', 'yes']
+    this.#redis = spawn('redis-server', [...options, '--dir', this.#folder], { stdio: 'ignore' })
+    await until(() => isAnswered(this.socket), 'redis is up')
+  }
+
+  async killRedis() {
+    if (this.#redis.exitCode !== null || this.#redis.signalCode !== null) return
+    const exit = once(this.#redis, 'exit')
+    this.#redis.kill('SIGKILL')
+    await exit
+  }
+
+  /** Redis last: whoever misses it would say so. */
+  async close() {
+    await Promise.all(this.#programs.map((one) => one.kill()))
+    await this.killRedis()
+    removeFolder(this.#folder)
+  }
+
+  host(name, { socket = this.socket } = {}) {
+    const folder = join(this.#folder, name)
+    return new Host((file) => this.#start(file, { FLEET_REDIS: socket, FLEET_FOLDER: folder }), folder)
+  }
+
+  async #start(file, env) {
+    const child = spawn(process.execPath, [join(this.example, file)], {
+      env: { ...this.env, ...env },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    })
+    const one = new Program(child)
+    this.#programs.push(one)
+    await one.says(/ is up/)
+    return one
+  }
+
+  /** `node fleet.mjs ARGS`: what it says, whatever it exits with. */
+  async cli(...args) {
+    const command = [join(this.example, 'fleet.mjs'), ...args]
+    const { env } = this
+    const { stdout } = await promisify(execFile)(process.execPath, command, { env }).catch((error) => error)
+    return stdout.trim()
+  }
+
+  cliSync(...args) {
+    const command = [join(this.example, 'fleet.mjs'), ...args]
+    return execFileSync(process.execPath, command, { env: this.env, encoding: 'utf8' }).trim()
+  }
+
+  /** What a worker of this host has, in this process. */
+  async workerHere(t, host) {
+    Object.assign(process.env, this.env, { FLEET_FOLDER: host.folder })
+    const from = (file) => import(pathToFileURL(join(this.example, file)))
+    const [{ runJob }, { Claims }, { connect, thisHost }] = await Promise.all(
+      ['run.mjs', 'claims.mjs', 'settings.mjs'].map(from),
+    )
+    const redis = connect()
+    t.after(() => redis.disconnect())
+    return { runJob, claims: new Claims(redis), supervisor: thisHost().supervisor }
+  }
+
+  status = async (id) => (await this.cli('status', id)).split('\t')[1]
+
+  /** What the queue itself says. */
+  async inTheQueue(id) {
+    const { Queue } = await importPeer('bullmq')
+    const { Redis } = await importPeer('ioredis')
+    const connection = new Redis(this.socket, { maxRetriesPerRequest: null })
+    try {
+      const queue = new Queue('agents', { connection })
+      const job = await queue.getJob(id)
+      const { returnvalue, failedReason, attemptsStarted, stalledCounter } = job
+      return { state: await job.getState(), returnvalue, failedReason, attemptsStarted, stalledCounter }
+    } finally {
+      connection.disconnect()
+    }
+  }
+}
+
+/** A worker and a reaper on a registry of their own: to the fleet that is a machine. */
+class Host {
+  #start
+
+  constructor(start, folder) {
+    this.#start = start
+    this.folder = folder
+  }
+
+  get id() {
+    return readFileSync(join(this.folder, 'host-id'), 'utf8')
+  }
+
+  async start() {
+    await Promise.all([this.startReaper(), this.startWorker()])
+    return this
+  }
+
+  async startReaper() {
+    this.reaper = await this.#start('reaper.mjs')
+  }
+
+  async startWorker() {
+    this.worker = await this.#start('worker.mjs')
+  }
+}
+
+class Program {
+  said = ''
+  #child
+  #ended
+
+  constructor(child) {
+    this.#child = child
+    this.#ended = once(child, 'exit')
+    for (const stream of [child.stdout, child.stderr])
+      stream.setEncoding('utf8').on('data', (text) => {
+        this.said += text
+      })
+  }
+
+  get pid() {
+    return this.#child.pid
+  }
+
+  async says(pattern) {
+    const isOver = () => this.#child.exitCode !== null || this.#child.signalCode !== null
+    await until(() => pattern.test(this.said) || isOver(), `it says ${pattern}, and not:\n${this.said}`)
+    if (!pattern.test(this.said)) throw new Error(`it has ended, and said:\n${this.said}`)
+  }
+
+  async signal(signal, state) {
+    process.kill(this.pid, signal)
+    if (state) await until(() => stateOf(this.pid) === state, `it is in state ${state}`)
+  }
+
+  async kill(signal = 'SIGKILL') {
+    this.#child.kill(signal)
+    const [code, by] = await this.#ended
+    return code ?? by
+  }
+
+  /** Nobody is left who could do something about the others. */
+  async killWithHelpers() {
+    await this.signal('SIGSTOP', 'T')
+    const zygotes = childrenOf(this.pid).filter(isHelper)
+    const helpers = [...zygotes, ...zygotes.flatMap(childrenOf).filter(isHelper)]
+    for (const pid of helpers) process.kill(pid, 'SIGKILL')
+    await this.kill()
+    for (const pid of helpers) await gone(pid)
+  }
+}
+
+/** fixtures/locks-or-tells.c: what it writes is the judge of who has run when. */
+class LockedJob {
+  #lock
+  #finish
+
+  constructor(t, folder) {
+    this.witness = openWitness(t)
+    this.#lock = join(folder, 'lock')
+    this.#finish = join(folder, 'finish')
+    writeFileSync(this.#lock, '')
+  }
+
+  get command() {
+    return [program('locks-or-tells'), this.witness.path, this.#lock, this.#finish]
+  }
+
+  #lines() {
+    return readFileSync(this.#lock, 'utf8').trimEnd().split('\n').filter(Boolean)
+  }
+
+  /** `['start 1', 'start 2', 'done 2']`. */
+  get history() {
+    return this.#lines().map((line) => line.split(' ').slice(0, 2).join(' '))
+  }
+
+  /** Resolves with the numbers of its two processes. */
+  async started(epoch) {
+    const line = () => this.#lines().find((it) => it.startsWith(`start ${epoch} `))
+    await until(line, `epoch ${epoch} has started`, 60_000)
+    return line().split(' ').slice(2).map(Number)
+  }
+
+  finish() {
+    writeFileSync(this.#finish, '')
+  }
+}
+
+function isAnswered(path) {
+  return new Promise((resolve) => {
+    const socket = connectTo(path, () => resolve(true)).on('error', () => resolve(false))
+    socket.on('connect', () => socket.destroy())
+  })
+}
+
+/** A way to Redis that can be cut, and mended. */
+export async function openRoad(t, fleet) {
+  const path = `${fleet.socket}.road`
+  const travellers = new Set()
+  let isCut = false
+  const server = createServer((near) => {
+    if (isCut) return near.destroy()
+    const far = connectTo(fleet.socket)
+    for (const [one, other] of [
+      [near, far],
+      [far, near],
+    ]) {
+      travellers.add(one)
+      one.pipe(other).on('error', () => {})
+      one.on('close', () => other.destroy())
+    }
+  })
+  server.listen(path)
+  await once(server, 'listening')
+  const cut = () => {
+    isCut = true
+    for (const one of travellers) one.destroy()
+  }
+  const mend = () => {
+    isCut = false
+  }
+  t.after(() => {
+    cut()
+    server.close()
+  })
+  return { socket: path, cut, mend }
+}
