@@ -29,6 +29,8 @@ export async function watch(context: Context): Promise<Outcome> {
   })
   clearInterval(awake)
   watched.stop()
+  // What is being ended is part of the summary.
+  await watched.check().catch(() => {})
   const { orphansDetected, orphansKilled } = watched.stats
   if (!context.json) context.say(`${orphansDetected} orphans detected, ${orphansKilled} ended.`)
   return 0
