@@ -1,11 +1,12 @@
 // A real browser, Debian's Chromium without a window: a dozen processes, two of which (its crash handlers) have left session, group and
 // parent before anybody sees them.
 import assert from 'node:assert/strict'
-import { accessSync, constants, mkdtempSync, readdirSync, readFileSync } from 'node:fs'
+import { accessSync, constants, existsSync, mkdtempSync, readFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
-import { isHelper, until } from './bots.mjs'
+import { until } from './bots.mjs'
 import { script } from './fixtures.mjs'
+import { assertNobodyNames, endWhoNames, whoNames } from './onlooker.mjs'
 import { isLinux, NO_PROC, removeFolder } from './system.mjs'
 
 /** Where it is; `undefined`, if it is not installed. */
@@ -40,6 +41,7 @@ export function openProfile(t) {
 class Profile {
   #home = mkdtempSync(join(tmpdir(), 'browser-'))
   #data = join(this.#home, 'profile')
+  #address = join(this.#data, 'DevToolsActivePort')
 
   /** It is here that it writes down crashes, and has sockets and files of its own. */
   env = {
@@ -57,25 +59,23 @@ class Profile {
     return this.#start('--dump-dom')
   }
 
-  /**
-   * Everybody who names the home in its arguments or its environment, as the kernel shows them: an eye that has nothing to do with ours.
-   * A browser's helpers overwrite their environment with their arguments; these name the profile.
-   */
   processes() {
-    return readdirSync('/proc')
-      .filter((name) => /^\d+$/.test(name) && this.#isNamedBy(name) && !isHelper(Number(name)))
-      .map((pid) => ({ pid: Number(pid), line: quietly(() => read(pid, 'cmdline')) ?? '' }))
+    return whoNames(this.#home)
   }
 
-  /** The lines of those that are a helper of this kind. */
+  /** Those that are helpers of this kind. */
   helpers(kind) {
     return this.processes().filter(({ line }) => line.includes(kind))
   }
 
+  isListening() {
+    return existsSync(this.#address)
+  }
+
   /** Whether a page is there that a renderer has read. */
   async hasPage() {
-    const port = quietly(() => readFileSync(join(this.#data, 'DevToolsActivePort'), 'utf8').split('\n')[0])
-    if (!port) return false
+    if (!this.isListening()) return false
+    const [port] = readFileSync(this.#address, 'utf8').split('\n')
     const pages = await fetch(`http://127.0.0.1:${port}/json/list`).then(
       (answer) => answer.json(),
       () => [],
@@ -83,28 +83,17 @@ class Profile {
     return pages.some(({ title }) => title === TITLE)
   }
 
-  isListening() {
-    return quietly(() => readFileSync(join(this.#data, 'DevToolsActivePort'), 'utf8').includes('\n')) ?? false
-  }
-
   assertUnused() {
-    const left = this.processes().map(({ pid, line }) => `  ${pid} ${line.slice(0, 200)}`)
-    assert.deepEqual(left, [], `processes exist:\n${left.join('\n')}`)
+    assertNobodyNames(this.#home)
   }
 
-  /** A test that has failed may have left somebody, who would write to it. */
   async remove() {
-    const end = ({ pid }) => quietly(() => process.kill(pid, 'SIGKILL'))
-    await until(() => this.processes().map(end).length === 0, 'nobody uses the profile')
+    await endWhoNames(this.#home)
     removeFolder(this.#home)
   }
 
   #start(what) {
     return [browser, ...HEADLESS, `--user-data-dir=${this.#data}`, what, PAGE]
-  }
-
-  #isNamedBy(pid) {
-    return ['cmdline', 'environ'].some((file) => quietly(() => read(pid, file).includes(this.#home)))
   }
 }
 
@@ -124,7 +113,7 @@ const reached = (isReached) => until(isReached, 'the browser has come so far', S
 
 const wrapped = (how) => (command) => [process.execPath, script('starts.mjs'), how, ...command]
 
-/** How it is started, and what becomes of it when that is through. All but the first end with their input, which the browser does not read. */
+/** How it is started. All but the first leave at the end of their input at the latest; the browser does not read it. */
 export const starts = {
   directly: (command) => command,
   'by a shell': (command) => ['bash', '-lc', '"$@" </dev/null & read -r _; exit 0', 'bash', ...command],
@@ -133,15 +122,10 @@ export const starts = {
 }
 
 function isExecutable(path) {
-  return quietly(() => accessSync(path, constants.X_OK) ?? true) ?? false
-}
-
-const read = (pid, file) => readFileSync(`/proc/${pid}/${file}`, 'utf8')
-
-function quietly(look) {
   try {
-    return look()
+    accessSync(path, constants.X_OK)
+    return true
   } catch {
-    return undefined
+    return false
   }
 }
