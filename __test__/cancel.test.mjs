@@ -92,6 +92,8 @@ describe('refused, and nobody is touched:', () => {
     ['a filter of undefined', [{ sessionId: undefined, labels: undefined }], empty, /at least one/],
     ['a filter of unknown criteria', [{ session: 's' }], empty, /runId, sessionId, scopeKey, pid/],
     ['an array', [[]], empty, /at least one/],
+    ['a session that is a number', [{ sessionId: 7 }], type, /filter\.sessionId/],
+    ['a pid that is text', [{ pid: '7' }], type, /filter\.pid/],
     ['labels that are none', [{ labels: 'x' }], type, /labels/],
     ['a label that is not text', [{ labels: { a: 7 } }], type, /labels/],
     ...[undefined, null, 7, true, Symbol('s')].map((target) => [String(target), [target], type, /run id/]),

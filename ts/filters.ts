@@ -48,11 +48,19 @@ type Criterion = (typeof criteria)[number]
 
 function read(filter: RunFilter) {
   const given = criteria.filter((name) => filter[name] !== undefined)
+  for (const name of given) checkCriterion(name, filter[name])
   const labels = Object.entries(readLabels(filter.labels, 'filter.labels'))
   const unknown = Object.keys(filter).filter(
     (key) => key !== 'labels' && !criteria.includes(key as Criterion),
   )
   return { given, labels, unknown }
+}
+
+/** One of another type could match nothing, which is not what whoever gives it means. Null matches nothing, and says so. */
+function checkCriterion(name: Criterion, value: unknown): void {
+  const expected = name === 'pid' ? 'number' : 'string'
+  const type = typeof value
+  if (value !== null && type !== expected) throw invalidType(`filter.${name}`, `of type ${expected}`, value)
 }
 
 function all(filter: RunFilter, given: readonly Criterion[], labels: readonly [string, string][]): Matcher {
