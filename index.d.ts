@@ -112,7 +112,10 @@ export interface SpawnOwnedOptions extends SpawnOptions {
    * and how it ends is not recorded.
    */
   onOwnerExit?: 'kill' | 'keep' | undefined
-  /** The root has exited by itself and descendants are alive: end them (`'kill'`, default) or let them run (`'keep'`). */
+  /**
+   * The root has exited by itself and descendants are alive: end them (`'kill'`, default) or let them run (`'keep'`). What has the
+   * root's stdin can still be written to then.
+   */
   onLeaderExit?: 'kill' | 'keep' | undefined
   /**
    * What holds the tree together. A keeper always does: nobody leaves, and all are ended when the bot is gone. On Linux a cgroup of the

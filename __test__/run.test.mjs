@@ -14,6 +14,7 @@ import {
   linuxOnly,
   NO_PROC,
   NO_SESSIONS,
+  NO_SHELL,
   NO_SIGNALS,
   NO_WORKERS_END,
   notInDeno,
@@ -288,6 +289,20 @@ describe("onLeaderExit: 'keep'", () => {
     const { reason, exitCode, escaped } = await child.wait()
     assert.deepEqual([reason, exitCode, escaped], ['exit', 6, []])
   })
+
+  test(
+    'what has the stdin of the root is still talked to, until it ends',
+    posixOnly(NO_SHELL, options),
+    async () => {
+      const child = spawnOwned('sh', ['-c', 'exec 3<&0; cat <&3 & exit 0'], kept)
+      await once(child, 'exit')
+      child.stdin.write('are you there?')
+      assert.equal(String((await once(child.stdout, 'data'))[0]), 'are you there?')
+      child.stdin.end()
+      assert.equal((await child.wait()).reason, 'exit')
+      assert.equal(child.stdin.destroyed, true)
+    },
+  )
 
   test('its deadline still counts', options, async (t) => {
     // It is to stand by then, also where that takes a while.

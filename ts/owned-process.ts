@@ -410,7 +410,7 @@ export class OwnedProcess extends EventEmitter {
     if (signal) this.signalCode = signal
     else this.exitCode = code
     this.#stopListeningForAbort?.()
-    this.#pipes?.closeStdin()
+    if (!this.#isTalkedTo()) this.#pipes?.closeStdin()
     this.#channel?.exited(this.exitCode, this.signalCode)
     this.emit('exit', this.exitCode, this.signalCode)
     this.#afterExit()
@@ -459,8 +459,15 @@ export class OwnedProcess extends EventEmitter {
     )
     // Nobody could tell how the root ended: its keeper died first, or it survived. What is known is that it is over.
     this.#onExit(null, null)
+    this.#pipes?.closeStdin()
     this.#pipes?.end()
     this.#channel?.end()
+  }
+
+  /** The root may have been a wrapper, whose stdin declared descendants have now. A terminal has been hung up with its root. */
+  #isTalkedTo(): boolean {
+    const { keepOnLeaderExit, terminal } = this.#settings
+    return keepOnLeaderExit && !terminal && this.#state !== 'exited'
   }
 
   #onUsage(usage: RunUsage): void {
