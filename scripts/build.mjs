@@ -121,7 +121,7 @@ function buildTypeScript() {
     '--log-level=warning',
   ]
   run(process.execPath, [bin('esbuild'), 'ts/index.ts', ...common])
-  for (const entry of ['child_process', 'node-pty'])
+  for (const entry of ['child_process', 'node-pty', 'claude-agent-sdk', 'mcp'])
     run(process.execPath, [bin('esbuild'), `ts/${entry}.ts`, '--external:./index.js', ...common])
   writeEsmEntries(createRequire(import.meta.url), join(root, 'dist'))
   buildCommandLine(common)

@@ -3,7 +3,7 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 
-const entries = ['index', 'child_process', 'node-pty']
+const entries = ['index', 'child_process', 'node-pty', 'claude-agent-sdk', 'mcp']
 
 export function writeEsmEntries(require, dist) {
   for (const entry of entries) {
