@@ -1,7 +1,7 @@
 // The packages that our adapters and examples are made for (execa, the agent SDKs, BullMQ …), in a folder of their own: a build needs none
 // of them, only tests do.
-import { existsSync, readlinkSync, rmSync, statSync, symlinkSync } from 'node:fs'
-import { join } from 'node:path'
+import { existsSync, mkdirSync, readlinkSync, rmSync, statSync, symlinkSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import { root, run, say } from './tools.mjs'
 
 const folder = join(root, '__test__', 'peers')
@@ -24,14 +24,20 @@ function newest() {
   )
 }
 
-/** So that programs there can say `import 'spawn-owned'`, as a bot would. */
+/** So that programs there can say `import 'spawn-owned'`, as a bot would; and our adapters find what a bot has beside them. */
 function linkOurselves() {
-  const link = join(folder, 'node_modules', 'spawn-owned')
+  link(root, join(folder, 'node_modules', 'spawn-owned'))
+  const sdk = join('node_modules', '@modelcontextprotocol', 'sdk')
+  link(join(folder, sdk), join(root, sdk))
+}
+
+function link(target, path) {
   try {
-    if (readlinkSync(link) === root) return
-    rmSync(link, { recursive: true })
+    if (readlinkSync(path) === target) return
+    rmSync(path, { recursive: true })
   } catch {
     // There is none.
   }
-  symlinkSync(root, link, 'junction')
+  mkdirSync(dirname(path), { recursive: true })
+  symlinkSync(target, path, 'junction')
 }
