@@ -1,0 +1,379 @@
+// spawn-owned/mcp: the real SDK's Client against a real server, beside the SDK's own transport.
+import assert from 'node:assert/strict'
+import { execFile, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { cpSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { StdioClientTransport } from 'spawn-owned/mcp'
+import { importPeer } from './peers/index.mjs'
+import { assertAlive, assertGone, fileHas, freshRegistry, supervise } from './support/bots.mjs'
+import { program } from './support/fixtures.mjs'
+import { NO_SESSIONS, posixTests, removeFolder } from './support/system.mjs'
+import { openWitness } from './support/witness.mjs'
+
+const { describe, test } = posixTests(NO_SESSIONS)
+const { Client } = await importPeer('@modelcontextprotocol/sdk/client/index.js')
+const stock = await importPeer('@modelcontextprotocol/sdk/client/stdio.js')
+const peer = (name) => fileURLToPath(new URL(`peers/${name}`, import.meta.url))
+const root = fileURLToPath(new URL('..', import.meta.url))
+const everything = createRequire(peer('index.mjs')).resolve(
+  '@modelcontextprotocol/server-everything/dist/index.js',
+)
+
+const options = { timeout: 120_000 }
+const FOR_EVER = 1e8
+const GONE_WITHIN_MS = 30_000
+const ping = { jsonrpc: '2.0', id: 1, method: 'ping' }
+
+const direct = { command: process.execPath, args: [everything, 'stdio'], stderr: 'ignore' }
+const sh = (line, ...args) => ({ command: 'sh', args: ['-c', line, 'sh', ...args], stderr: 'ignore' })
+
+/** A server behind a wrapper that `leaves` or `stays`, with a helper that has become a daemon. */
+function wrapped(t, what) {
+  const witness = openWitness(t)
+  const args = [peer('wrapped-server.mjs'), witness.path, program('double-fork-daemon'), what]
+  return {
+    witness,
+    parameters: { command: process.execPath, args, stderr: 'ignore' },
+    stands: () => witness.ready(3),
+    /** The server itself, and not only its helper, is alive. It ends with the test. */
+    assertLeft() {
+      const server = Number(readFileSync(`${witness.path}.pid`, 'utf8'))
+      t.after(() => process.kill(server, 'SIGKILL'))
+      assertAlive(witness)
+      assert.ok(process.kill(server, 0))
+    },
+  }
+}
+
+/** A transport that is closed with the test, and what it has told. */
+function transport(t, parameters, Transport = StdioClientTransport) {
+  const it = new Transport({ graceMs: FOR_EVER, ...parameters })
+  const told = { closed: 0, errors: [], messages: [] }
+  it.onclose = () => told.closed++
+  it.onerror = (error) => told.errors.push(error)
+  it.onmessage = (message) => told.messages.push(message)
+  t.after(() => it.run?.cancel({ signal: 'SIGKILL' }))
+  return Object.assign(it, { told })
+}
+
+/** A client of a server, and the transport between them. */
+async function connect(t, parameters, Transport) {
+  const between = transport(t, parameters, Transport)
+  const client = new Client({ name: 'bot', version: '1.0.0' })
+  const closed = new Promise((resolve) => {
+    client.onclose = resolve
+  })
+  await client.connect(between)
+  return { client, transport: between, run: between.run, closed }
+}
+
+async function echo(client, message) {
+  const { content } = await client.callTool({ name: 'echo', arguments: { message } })
+  return content[0].text
+}
+
+/** From here on the server does not leave by itself when its stdin ends. */
+const keepBusy = (client) => client.callTool({ name: 'toggle-simulated-logging', arguments: {} })
+
+describe('a server', options, () => {
+  test('answers, is in the registry, and leaves nothing when close() resolves', async (t) => {
+    const path = freshRegistry()
+    const supervisor = supervise(path)
+    const labels = { server: 'everything' }
+    const { client, transport, run } = await connect(t, { ...direct, supervisor, sessionId: 's', labels })
+    const { tools } = await client.listTools()
+    assert.ok(tools.some(({ name }) => name === 'echo'))
+    assert.equal(await echo(client, 'hello'), 'Echo: hello')
+    const [record] = supervisor.list({ sessionId: 's' })
+    assert.deepEqual([record.pid, record.labels], [transport.pid, labels])
+    assert.equal(record.commandPreview, [direct.command, ...direct.args].join(' ').slice(0, 120))
+    await client.close()
+    assert.deepEqual([run.state, transport.pid, transport.run], ['exited', null, run])
+    const { reason, exitCode } = await run.wait()
+    assert.deepEqual([reason, exitCode], ['exit', 0])
+    await fileHas(path, 0)
+  })
+
+  test('has the environment that the SDK would give it, and what is added', async (t) => {
+    process.env.BOT_SECRET = 'the bot’s own'
+    t.after(() => delete process.env.BOT_SECRET)
+    const environmentOf = async (Transport) => {
+      const { client } = await connect(t, { ...direct, env: { ADDED: 'yes' } }, Transport)
+      const { content } = await client.callTool({ name: 'get-env', arguments: {} })
+      await client.close()
+      const { SPAWN_OWNED_RUN, ...env } = JSON.parse(content[0].text)
+      return env
+    }
+    const env = await environmentOf(StdioClientTransport)
+    assert.deepEqual([env.ADDED, env.BOT_SECRET, env.PATH], ['yes', undefined, process.env.PATH])
+    assert.deepEqual(env, await environmentOf(stock.StdioClientTransport))
+  })
+
+  test('behind a wrapper that has left: it answers, and close() ends it with its helpers', async (t) => {
+    const { witness, parameters, stands } = wrapped(t, 'leaves')
+    const { client, run } = await connect(t, { ...parameters, closeMs: 10 })
+    await stands()
+    assert.equal(await echo(client, 'still there?'), 'Echo: still there?')
+    assert.equal(run.exitCode, 0)
+    await keepBusy(client)
+    await client.close()
+    assertGone(witness)
+    assert.equal((await run.wait()).reason, 'manual-cancel')
+  })
+
+  test('behind a wrapper that stays: close() ends all of them', async (t) => {
+    const { witness, parameters, stands } = wrapped(t, 'stays')
+    const { client } = await connect(t, { ...parameters, closeMs: 10 })
+    await stands()
+    await keepBusy(client)
+    await client.close()
+    assertGone(witness)
+  })
+
+  test('behind the same wrapper the SDK’s own transport leaves', async (t) => {
+    const { parameters, stands, assertLeft } = wrapped(t, 'stays')
+    const { client } = await connect(t, parameters, stock.StdioClientTransport)
+    await stands()
+    await keepBusy(client)
+    await client.close()
+    assertLeft()
+  })
+
+  test('that is killed: requests fail, onclose is told, and its helpers are gone', async (t) => {
+    const witness = openWitness(t)
+    const line = '"$1" "$2" & exec "$3" "$4" stdio'
+    const command = sh(line, program('half-setsid'), witness.path, process.execPath, everything)
+    const { client, transport, run, closed } = await connect(t, command)
+    await witness.ready(2)
+    const pending = client.callTool({ name: 'trigger-long-running-operation', arguments: { duration: 600 } })
+    process.kill(transport.pid, 'SIGKILL')
+    await assert.rejects(pending, /Connection closed/)
+    await closed
+    assertGone(witness)
+    const { reason, signal } = await run.wait()
+    assert.deepEqual([reason, signal], ['signal', 'SIGKILL'])
+  })
+
+  test('that closes its stdout is over, though others of its tree live', async (t) => {
+    const witness = openWitness(t)
+    const line = '"$1" "$2" >/dev/null & read -r _; exit 0'
+    const it = transport(t, { ...sh(line, program('double-fork-daemon'), witness.path), closeMs: 10 })
+    await it.start()
+    await witness.ready(2)
+    const closed = new Promise((resolve) => {
+      it.onclose = resolve
+    })
+    await it.send(ping)
+    await closed
+    assertGone(witness)
+  })
+
+  test('that runs out of time: the reason is the deadline, and onclose is told', async (t) => {
+    const { closed, run } = await connect(t, { ...direct, timeoutMs: 5000 })
+    await closed
+    assert.equal((await run.wait()).reason, 'overall-timeout')
+  })
+})
+
+describe('a bot that is SIGKILLed', options, () => {
+  async function killBot(t, how) {
+    const it = wrapped(t, 'stays')
+    const bot = spawn(process.execPath, [peer('mcp-bot.mjs'), how, JSON.stringify(it.parameters)], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+      env: { ...process.env, SPAWN_OWNED_REGISTRY: freshRegistry() },
+    })
+    t.after(() => bot.kill('SIGKILL'))
+    await Promise.all([it.stands(), once(bot.stdout, 'data')])
+    bot.kill('SIGKILL')
+    await once(bot, 'exit')
+    return it
+  }
+
+  test('leaves nothing of its server', async (t) => {
+    const { witness } = await killBot(t, 'owned')
+    await witness.gone(GONE_WITHIN_MS)
+  })
+
+  test('with the SDK’s own transport leaves it', async (t) => {
+    const { assertLeft } = await killBot(t, 'stock')
+    assertLeft()
+  })
+})
+
+describe('start', options, () => {
+  test('rejects with the system’s error if there is no such command, and can be tried again', async (t) => {
+    const it = transport(t, { command: 'no-such-server' })
+    for (const times of [1, 2]) {
+      await assert.rejects(it.start(), { code: 'ENOENT', message: 'spawn no-such-server ENOENT' })
+      assert.deepEqual([it.told.closed, it.told.errors.length, it.pid], [times, times, null])
+    }
+    await assert.rejects(connect(t, { command: 'no-such-server' }), { code: 'ENOENT' })
+  })
+
+  test('cannot be called twice, but again after close()', async (t) => {
+    const it = transport(t, sh('exec cat >/dev/null'))
+    const first = it.start()
+    await assert.rejects(it.start(), /already started/)
+    await first
+    await assert.rejects(it.start(), /already started/)
+    await it.close()
+    const earlier = it.run
+    await it.start()
+    assert.notEqual(it.run, earlier)
+    await it.close()
+    assert.equal(it.told.closed, 2)
+  })
+
+  test('rejects if the scope’s earlier server is not gone yet and the run is cancelled', async (t) => {
+    const supervisor = supervise(freshRegistry())
+    const scope = { supervisor, scopeKey: 'one', replaceExistingScope: true }
+    const witness = openWitness(t)
+    const deaf = { command: program('ignores-sigterm'), args: [witness.path], stderr: 'ignore' }
+    const earlier = transport(t, { ...deaf, ...scope })
+    await earlier.start()
+    await witness.ready(2)
+    const later = transport(t, { ...sh('exec cat >/dev/null'), ...scope })
+    const started = later.start()
+    started.catch(() => {})
+    while (!later.run) await new Promise(setImmediate)
+    later.run.cancel()
+    await assert.rejects(started, /cancelled before it was started/)
+    assert.equal(later.told.closed, 1)
+  })
+
+  test('names the SDK if it is not installed', async (t) => {
+    const folder = mkdtempSync(join(tmpdir(), 'without-sdk-'))
+    t.after(() => removeFolder(folder))
+    const installed = join(folder, 'node_modules', 'spawn-owned')
+    for (const name of ['package.json', 'dist', 'native'])
+      cpSync(join(root, name), join(installed, name), { recursive: true })
+    const program = `import { StdioClientTransport } from 'spawn-owned/mcp'
+      await new StdioClientTransport({ command: 'true' }).start().catch(({ code, message }) => console.log(code, message))`
+    writeFileSync(join(folder, 'bot.mjs'), program)
+    const { stdout } = await promisify(execFile)(process.execPath, [join(folder, 'bot.mjs')])
+    assert.match(
+      stdout,
+      /^ERR_OWNED_PEER_MISSING spawn-owned\/mcp needs @modelcontextprotocol\/sdk.*npm install/,
+    )
+  })
+
+  test('with the SDK as CommonJS: nothing of it is loaded twice', async () => {
+    const program = [peer('mcp-bot.cjs'), JSON.stringify(direct)]
+    const { stdout } = await promisify(execFile)(process.execPath, program)
+    assert.deepEqual(JSON.parse(stdout), { text: 'Echo: hello', isShared: true, state: 'exited' })
+  })
+})
+
+describe('send', options, () => {
+  const large = { ...ping, params: { text: 'x'.repeat(4 << 20) } }
+
+  test('waits for a server that does not read', async (t) => {
+    const it = transport(t, sh('trap "exec cat >/dev/null" USR1; while :; do sleep 0.01; done'))
+    await it.start()
+    let isSent = false
+    const sent = it.send(large).then(() => {
+      isSent = true
+    })
+    assert.ok(it.run.stdin.writableLength > 0)
+    assert.equal(isSent, false)
+    it.run.kill('SIGUSR1')
+    await sent
+    assert.equal(it.run.stdin.writableLength, 0)
+    await it.close()
+  })
+
+  test('rejects if the server goes before it has read', async (t) => {
+    const it = transport(t, sh('exec sleep 1000'))
+    await it.start()
+    const sent = it.send(large)
+    it.run.kill('SIGKILL')
+    await assert.rejects(sent)
+    await it.close()
+    assert.equal(it.told.closed, 1)
+  })
+
+  test('rejects before the start, and when it is closed', async (t) => {
+    const it = transport(t, sh('exec cat >/dev/null'))
+    await assert.rejects(it.send(ping), /Not connected/)
+    await it.start()
+    const closed = it.close()
+    await assert.rejects(it.send(ping), /Not connected/)
+    await closed
+    await assert.rejects(it.send(ping), /Not connected/)
+  })
+})
+
+describe('close', options, () => {
+  test('before and during the start, and any number of times', async (t) => {
+    const it = transport(t, sh('exec cat >/dev/null'))
+    await it.close()
+    assert.equal(it.told.closed, 0)
+    const started = it.start()
+    await Promise.all([it.close(), it.close(), started])
+    assert.deepEqual([it.told.closed, it.run.state, it.pid], [1, 'exited', null])
+    await it.close()
+    assert.equal(it.told.closed, 1)
+  })
+
+  test('gives a server that does not leave its time, asks it, and kills it', async (t) => {
+    const witness = openWitness(t)
+    const deaf = { command: program('cleans-up-on-sigterm'), args: [witness.path], stderr: 'ignore' }
+    const it = transport(t, { ...sh('exec "$1" "$2" </dev/null', deaf.command, witness.path), closeMs: 200 })
+    await it.start()
+    await witness.ready(1)
+    await it.close()
+    assertGone(witness)
+    const { reason, durationMs } = await it.run.wait()
+    assert.equal(reason, 'manual-cancel')
+    assert.ok(durationMs >= 199, `${durationMs} ms`)
+  })
+})
+
+describe('what a server says', options, () => {
+  test('is heard to the last word before onclose', async (t) => {
+    const count = 2000
+    const line = `i=0; while [ $i -lt ${count} ]; do echo '{"jsonrpc":"2.0","method":"n"}'; i=$((i+1)); done`
+    const it = transport(t, sh(line))
+    const heard = new Promise((resolve) => {
+      it.onclose = () => resolve(it.told.messages.length)
+    })
+    await it.start()
+    assert.equal(await heard, count)
+    assert.deepEqual(it.told.errors, [])
+  })
+
+  test('that is no message is an error, and the next one is heard', async (t) => {
+    const it = transport(t, sh(`echo hello; echo '{"jsonrpc":"2.0","method":"n"}'`))
+    const closed = new Promise((resolve) => {
+      it.onclose = resolve
+    })
+    await it.start()
+    await closed
+    assert.deepEqual([it.told.errors.length, it.told.messages.length], [1, 1])
+  })
+
+  test('in one message that is too long is an error, and the end', async (t) => {
+    const it = transport(t, { ...sh('yes | tr -d "\\n"'), maxBufferSize: 100_000, closeMs: 10 })
+    const closed = new Promise((resolve) => {
+      it.onclose = resolve
+    })
+    await it.start()
+    await closed
+    assert.match(it.told.errors[0].message, /exceeded maximum size/)
+    assert.equal(it.run.state, 'exited')
+  })
+
+  test('to stderr can be had from its first word', async (t) => {
+    const it = transport(t, { ...sh('echo early >&2'), stderr: 'pipe' })
+    const said = text(it.stderr)
+    await it.start()
+    assert.equal(await said, 'early\n')
+    assert.equal(transport(t, sh('')).stderr, null)
+  })
+})

@@ -1,0 +1,78 @@
+// Stands in for the claude executable: speaks the SDK's protocol (lines of JSON, both ways) and knows these prompts.
+// `hello`: answers. `tools`: starts what STAND_IN_TOOLS says, as Claude Code does, and answers. `work`: the same, but never answers; an
+// interrupt ends the turn. `crash`: exits with 3. Like Claude Code it leaves when its stdin ends, unless STAND_IN_STAYS is set.
+import { spawn } from 'node:child_process'
+import { openSync, writeSync } from 'node:fs'
+import { createInterface } from 'node:readline'
+
+const { STAND_IN_WITNESS, STAND_IN_TOOLS = '[]', STAND_IN_STAYS } = process.env
+const session_id = '00000000-0000-4000-8000-000000000000'
+let isWorking = false
+
+if (STAND_IN_WITNESS) writeSync(openSync(STAND_IN_WITNESS, 'a'), 'r')
+if (STAND_IN_STAYS) setInterval(() => {}, 2 ** 30)
+
+const say = (message) => process.stdout.write(`${JSON.stringify({ session_id, ...message })}\n`)
+const answer = (request_id, response = {}) =>
+  say({ type: 'control_response', response: { subtype: 'success', request_id, response } })
+
+/** In sessions of their own, out of reach of a signal to the agent's group. */
+function startTools() {
+  for (const [command, ...args] of JSON.parse(STAND_IN_TOOLS))
+    spawn(command, args, { detached: true, stdio: 'ignore' }).unref()
+}
+
+function reply(text) {
+  const message = { id: 'm', type: 'message', role: 'assistant', content: [{ type: 'text', text }] }
+  say({ type: 'assistant', message: { ...message, model: 'stand-in', usage: {} }, parent_tool_use_id: null })
+}
+
+function finish(result, subtype = 'success') {
+  isWorking = false
+  const figures = { duration_ms: 1, duration_api_ms: 0, num_turns: 1, total_cost_usd: 0, usage: {} }
+  say({ type: 'result', subtype, is_error: subtype !== 'success', result, errors: [], ...figures })
+}
+
+const prompts = {
+  hello() {
+    reply('hello')
+    finish('hello')
+  },
+  tools() {
+    startTools()
+    reply('tools run')
+    finish('tools run')
+  },
+  work() {
+    startTools()
+    isWorking = true
+    reply('working')
+  },
+  crash() {
+    process.exit(3)
+  },
+}
+
+const messages = {
+  control_request({ request_id, request }) {
+    answer(request_id, request.subtype === 'initialize' ? { commands: [], models: [], account: {} } : {})
+    if (request.subtype === 'interrupt' && isWorking) finish('', 'error_during_execution')
+  },
+  user({ message: { content } }) {
+    say({
+      type: 'system',
+      subtype: 'init',
+      cwd: process.cwd(),
+      tools: [],
+      mcp_servers: [],
+      model: 'stand-in',
+    })
+    prompts[typeof content === 'string' ? content : content[0].text]()
+  },
+}
+
+process.stderr.write('a word of the stand-in’s\n')
+for await (const line of createInterface({ input: process.stdin })) {
+  const message = JSON.parse(line)
+  messages[message.type]?.(message)
+}
