@@ -1,6 +1,8 @@
 //! Between JS values and the core's types.
 
 use crate::errno::Errno;
+use napi::bindgen_prelude::{Array, FromNapiValue};
+use napi::{Error, Status};
 use napi_derive::napi;
 
 use crate::contain::Limits;
@@ -93,7 +95,59 @@ pub fn size(cols: u32, rows: u32) -> Option<Size> {
     Some(Size { cols: cols.try_into().ok()?, rows: rows.try_into().ok()? })
 }
 
+/// Values of an array, one after the other.
+struct InOrder<'a> {
+    values: &'a Array<'a>,
+    next: u32,
+}
+
+impl InOrder<'_> {
+    fn take<T: FromNapiValue>(&mut self) -> napi::Result<T> {
+        self.next += 1;
+        let value = self.values.get(self.next - 1)?;
+        value.ok_or_else(|| {
+            Error::new(Status::InvalidArg, "the addon and its JavaScript are not of the same version")
+        })
+    }
+}
+
 impl LaunchOptions {
+    /// By position, in the order of the fields: to look up thirty names takes longer than everything else that is done with them.
+    /// The other side of this is `inOrder` in ts/native.ts.
+    pub fn read(values: &Array) -> napi::Result<Self> {
+        let mut values = InOrder { values, next: 0 };
+        Ok(Self {
+            run_id: values.take()?,
+            given_id: values.take()?,
+            session_id: values.take()?,
+            backend_id: values.take()?,
+            scope_key: values.take()?,
+            service: values.take()?,
+            labels: values.take()?,
+            preview: values.take()?,
+            file: values.take()?,
+            argv: values.take()?,
+            env: values.take()?,
+            cwd: values.take()?,
+            uid: values.take()?,
+            gid: values.take()?,
+            windows_hide: values.take()?,
+            verbatim_arguments: values.take()?,
+            stdio: values.take()?,
+            terminal: values.take()?,
+            keep_on_owner_exit: values.take()?,
+            keep_on_leader_exit: values.take()?,
+            grace_ms: values.take()?,
+            timeout_ms: values.take()?,
+            timeout_signal: values.take()?,
+            silence_ms: values.take()?,
+            outputs: values.take()?,
+            containment: values.take()?,
+            memory_bytes: values.take()?,
+            processes: values.take()?,
+        })
+    }
+
     pub fn launch(self, owner: Instance) -> Result<Launch, String> {
         let options = self;
         let policy = |keep| if keep { Policy::Keep } else { Policy::Kill };

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::errno::Errno;
-use napi::bindgen_prelude::{Env, Function, Object};
+use napi::bindgen_prelude::{Array, Env, Function, Object};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi::{Error, Status};
 use napi_derive::napi;
@@ -89,10 +89,18 @@ impl Host {
     }
 
     /// Begins to start a run: the command is being executed when this returns, and [`Host::finish`] tells the outcome.
+    ///
+    /// `options` are the values of [`LaunchOptions`], in their order.
     #[napi(catch_unwind)]
-    pub fn begin(&mut self, registry: &Registry, options: LaunchOptions) -> Result<Begun, Error<String>> {
-        let launch = options.launch(registry.instance.clone());
-        let launch = launch.map_err(|why| Error::new("ERR_INVALID_ARG_VALUE".to_owned(), why))?;
+    #[allow(clippy::needless_pass_by_value)] // N-API passes values.
+    pub fn begin(
+        &mut self,
+        registry: &Registry,
+        #[napi(ts_arg_type = "unknown[]")] options: Array,
+    ) -> Result<Begun, Error<String>> {
+        let invalid = |why: String| Error::new("ERR_INVALID_ARG_VALUE".to_owned(), why);
+        let options = LaunchOptions::read(&options).map_err(|error| invalid(error.reason.clone()))?;
+        let launch = options.launch(registry.instance.clone()).map_err(invalid)?;
         match self.launcher.begin(launch) {
             Ok(mut pending) => {
                 let fds = self.keep(std::mem::take(&mut pending.streams));
