@@ -46,6 +46,12 @@ impl Journal {
         Err(RegistryError::Unwritable { path: paths.journal.clone(), errno: Errno::EBUSY })
     }
 
+    /// Gives away a file that is the journal no more. Whoever wrote to it next, on the event loop perhaps, would have to find that out,
+    /// to write once more, and to close it, which is when the kernel frees what it holds.
+    pub fn let_go(&mut self, paths: &Paths) -> Option<File> {
+        self.file.take_if(|file| !disk::is_in_place(file, &paths.journal))
+    }
+
     /// The journal, made if need be, and its folder too: somebody may have deleted both while we run.
     fn open(&mut self, paths: &Paths) -> Result<&mut File, RegistryError> {
         let file = match self.file.take() {

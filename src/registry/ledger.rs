@@ -35,7 +35,7 @@ pub struct Registry {
 }
 
 pub(super) struct Inner {
-    journal: Journal,
+    pub(super) journal: Journal,
     pub(super) own: Own,
     pub(super) checkpoint_at: Option<Instant>,
     /// The thread has not been told of that.

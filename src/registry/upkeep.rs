@@ -81,7 +81,13 @@ impl Registry {
             changed
         };
         let outcome = checkpointer.run(&self.last_read, patience, settle, &mut trouble);
-        self.inner().cost = began.elapsed();
+        let replaced = {
+            let mut inner = self.inner();
+            inner.cost = began.elapsed();
+            inner.journal.let_go(&self.paths)
+        };
+        // Nobody waits for us while it is closed.
+        drop(replaced);
         if let Err(error) = &outcome {
             trouble.push(Trouble::new("unwritable", behind(error), &self.paths.json));
         }
