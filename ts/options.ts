@@ -185,11 +185,9 @@ function directory(cwd: unknown): string | undefined {
 }
 
 function nodeSwitches(options: SpawnOwnedOptions) {
-  for (const name of ['detached', 'windowsHide', 'windowsVerbatimArguments'] as const) {
-    const value = options[name]
-    if (value != null && typeof value !== 'boolean')
-      throw invalidType(`options.${name}`, 'of type boolean', value)
-  }
+  checkSwitch(options.detached, 'options.detached')
+  checkSwitch(options.windowsHide, 'options.windowsHide')
+  checkSwitch(options.windowsVerbatimArguments, 'options.windowsVerbatimArguments')
   const { signal: abort, serialization } = options
   if (abort !== undefined && (typeof abort !== 'object' || abort === null || !('aborted' in abort))) {
     throw invalidType('options.signal', 'an instance of AbortSignal', abort)
@@ -206,6 +204,11 @@ function nodeSwitches(options: SpawnOwnedOptions) {
     serialization: serialization ?? 'json',
     windowsHide: options.windowsHide === true,
   } as const
+}
+
+/** Here null is as good as undefined, as in Node. */
+function checkSwitch(value: unknown, name: string): void {
+  if (value != null && typeof value !== 'boolean') throw invalidType(name, 'of type boolean', value)
 }
 
 function ownership(options: SpawnOwnedOptions, file: string, argv: readonly unknown[], graceMs: number) {
