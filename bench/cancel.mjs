@@ -1,20 +1,15 @@
 /** From the wish to end a tree of 100 processes, half of them in other sessions, until none of them exists. */
 
-import { execFileSync } from 'node:child_process'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { setTimeout as delay } from 'node:timers/promises'
-import { fileURLToPath } from 'node:url'
 import { absoluteRow, ratioRow } from './lib/rows.mjs'
 import { availableSubjects, EXECA, NODE, OURS } from './lib/subjects.mjs'
-import { Witness } from './lib/witness.mjs'
+import { cancelTree, compileTree, GROUP, TREE_KILL } from './lib/trees.mjs'
 import { interleave, withWorkers } from './lib/workers.mjs'
 
 const PROCESSES = 100
-const PATIENCE_MS = 500
-const TREE_KILL = 'tree-kill'
-const GROUP = 'kill(-pid)'
+const SHAPE = { middle: 9, leaves: 10 }
 
 export const name = 'cancel'
 export const worker = { cancelTree }
@@ -24,14 +19,14 @@ const subjectOf = { [OURS]: OURS, [TREE_KILL]: NODE, [GROUP]: NODE, [EXECA]: EXE
 export async function bench({ quick, progress }) {
   const directory = mkdtempSync(join(tmpdir(), 'spawn-owned-bench-'))
   try {
-    const program = compile(directory)
+    const program = compileTree(directory)
     const rivals = quick ? [OURS, TREE_KILL] : [OURS, TREE_KILL, GROUP, EXECA]
     const usable = await availableSubjects([...new Set(rivals.map((rival) => subjectOf[rival]))])
     const subjects = rivals
       .filter((rival) => usable.includes(subjectOf[rival]))
       .map((label) => ({ name: subjectOf[label], label, env: { BENCH_CANCEL: label } }))
     return await withWorkers(import.meta.url, subjects, { residentMb: 50 }, async (workers) => {
-      const args = { program, directory }
+      const args = { program, directory, ...SHAPE }
       const duel = workers.slice(0, 2)
       await interleave(duel, 1, 'cancelTree', args)
       const timed = await interleave(duel, quick ? 4 : 12, 'cancelTree', args)
@@ -46,12 +41,6 @@ export async function bench({ quick, progress }) {
   } finally {
     rmSync(directory, { recursive: true, force: true })
   }
-}
-
-function compile(directory) {
-  const program = join(directory, 'tree')
-  execFileSync('cc', ['-O2', '-o', program, fileURLToPath(new URL('./fixtures/tree.c', import.meta.url))])
-  return program
 }
 
 function report(timed, once, orphaned) {
@@ -81,43 +70,4 @@ function worst(samples, field) {
   return Object.fromEntries(
     Object.entries(samples).map(([label, all]) => [label, Math.max(...all.map((sample) => sample[field]))]),
   )
-}
-
-// ---- in the measured bot ----------------------------------------------------------------------
-
-let serial = 0
-
-async function cancelTree(start, { program, directory, mode }) {
-  const how = process.env.BENCH_CANCEL
-  const witness = new Witness(join(directory, `witness-${process.pid}-${++serial}`))
-  const args = [join(directory, `witness-${process.pid}-${serial}`)]
-  if (mode) args.push(mode)
-  const child = start(program, args, { stdio: 'ignore', detached: how === GROUP })
-  child.once('error', () => {})
-  try {
-    await witness.complete(PROCESSES)
-    const before = performance.now()
-    await end[how](child)
-    const told = performance.now()
-    const aliveWhenTold = witness.alive().length
-    const extinct = await Promise.race([witness.gone, delay(PATIENCE_MS)])
-    return {
-      ms: Math.max(told, extinct ?? told) - before,
-      aliveWhenTold,
-      survivors: extinct === undefined ? witness.alive().length : 0,
-    }
-  } finally {
-    for (const pid of witness.alive()) process.kill(pid, 'SIGKILL')
-    witness.dispose()
-  }
-}
-
-const end = {
-  [OURS]: (child) => child.cancel(),
-  async [TREE_KILL](child) {
-    const { default: treeKill } = await import('tree-kill')
-    return new Promise((resolve) => treeKill(child.pid, undefined, resolve))
-  },
-  [GROUP]: (child) => process.kill(-child.pid),
-  [EXECA]: (child) => child.kill(),
 }

@@ -1,11 +1,10 @@
 /** reapOrphans of a bot that has just started, over a registry full of runs whose processes are all dead. */
 
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { setTimeout as delay } from 'node:timers/promises'
-import { reapOrphans } from 'spawn-owned'
 import { PlainRegistry } from './lib/plain-registry.mjs'
+import { reapTheDead } from './lib/reaping.mjs'
 import { absoluteRow } from './lib/rows.mjs'
 import { seedEntries, tokenOfTheDead, writeRegistry } from './lib/seed.mjs'
 import { median } from './lib/stats.mjs'
@@ -59,49 +58,7 @@ function row({ [OURS]: ours, [PLAIN]: theirs }) {
 
 // ---- in the measured bot ----------------------------------------------------------------------
 
-const ways = {
-  async [OURS]() {
-    const { alreadyDead } = await reapOrphans(process.pid)
-    return alreadyDead
-  },
-  [PLAIN]: (path) => PlainRegistry.read(path).reap(),
-}
-
-async function reap(_start, { path }) {
-  const pulse = startPulse()
-  const loop = performance.eventLoopUtilization()
-  const before = performance.now()
-  const dead = await ways[process.env.BENCH_REAP](path)
-  const after = performance.now()
-  const { active } = performance.eventLoopUtilization(loop)
-  await delay(1)
-  const longest = pulse.stop()
-  if (dead.length !== ENTRIES) throw new Error(`${dead.length} of ${ENTRIES} were found dead`)
-  const behind = await untilEmpty(path, after)
-  return { ms: after - before, busy: active, longest, behind }
-}
-
-/** The longest time in which the event loop did not come round. */
-function startPulse() {
-  let last = performance.now()
-  let longest = 0
-  const timer = setInterval(() => {
-    const now = performance.now()
-    longest = Math.max(longest, now - last)
-    last = now
-  }, 1)
-  return {
-    stop() {
-      clearInterval(timer)
-      return longest
-    },
-  }
-}
-
-async function untilEmpty(path, since) {
-  while (JSON.parse(readFileSync(path, 'utf8')).entries.length > 0) {
-    if (performance.now() - since > 10_000) throw new Error('the file does not follow')
-    await delay(5)
-  }
-  return performance.now() - since
+function reap(start, task) {
+  const way = process.env.BENCH_REAP === PLAIN ? (path) => PlainRegistry.read(path).reap() : undefined
+  return reapTheDead(start, { ...task, entries: ENTRIES }, way)
 }

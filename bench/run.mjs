@@ -1,11 +1,14 @@
 /**
- * npm run bench [-- --quick] [-- --only stall,throughput] [-- --variants]
+ * npm run bench [-- --quick] [-- --only stall,throughput] [-- --growth] [-- --breakdown] [-- --variants]
  *
- * --quick     fewer samples, under a minute
- * --only      a comma-separated list of benchmarks
- * --variants  the ways of starting a keeper instead of the targets
+ * --quick      fewer samples, a minute or two
+ * --only       a comma-separated list of benchmarks
+ * --growth     nothing but how costs grow with the bot, its runs, its registry and its trees
+ * --breakdown  nothing but the steps of a spawn call; it needs root
+ * --variants   the ways of starting a keeper instead of the targets
  *
- * Prints a table and writes it to bench/results/ as JSON, Markdown and SVG. Of a part (`--only`, `--variants`) the
+ * A whole run measures the targets, the growth and the breakdown, in ten minutes or so. It prints tables and writes them to
+ * bench/results/ as JSON, Markdown and SVG: latest.*, growth.* and breakdown.*. Of a part (`--only`, `--variants`) the
  * files are named after it, so that latest.* is always a whole run.
  * BENCH_OURS=node:child_process measures Node against itself: the noise floor.
  */
@@ -15,14 +18,18 @@ import { cpus, release, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
+import { breakdown } from './breakdown.mjs'
 import * as burst from './burst.mjs'
 import * as cancel from './cancel.mjs'
+import { growth } from './growth.mjs'
 import * as importCost from './import.mjs'
 import * as intent from './intent.mjs'
 import * as keeperStart from './keeper-start.mjs'
+import { curves } from './lib/curves.mjs'
 import { busyShare } from './lib/proc.mjs'
+import { steps } from './lib/steps.mjs'
 import { plot } from './lib/svg.mjs'
-import { markdown, terminalTable } from './lib/table.mjs'
+import { growthTable, markdown, stepsTable, terminalTable } from './lib/table.mjs'
 import * as memory from './memory.mjs'
 import * as pty from './pty.mjs'
 import * as reap from './reap.mjs'
@@ -38,9 +45,12 @@ const { values: options } = parseArgs({
   options: {
     quick: { type: 'boolean', default: false },
     only: { type: 'string' },
+    growth: { type: 'boolean', default: false },
+    breakdown: { type: 'boolean', default: false },
     variants: { type: 'boolean', default: false },
   },
 })
+const isWhole = !(options.only || options.growth || options.breakdown || options.variants)
 const chosen = choose(options)
 // The registry of the measured bots is not the one of whoever runs this.
 const scratch = mkdtempSync(join(tmpdir(), 'spawn-owned-bench-'))
@@ -52,7 +62,6 @@ const busy = await busyShare(500)
 if (busy > 0.05) {
   console.error(`  ${percent(busy)} of the CPUs are busy with something else: these figures are provisional`)
 }
-const rows = await measure(chosen, options.quick)
 const machine = {
   cpu: cpus()[0].model.trim(),
   cores: cpus().length,
@@ -62,12 +71,57 @@ const machine = {
   date: new Date().toISOString().slice(0, 10),
   busyBefore: percent(busy),
 }
-console.log(`\n${terminalTable(rows)}\n`)
-write(rows)
+const subtitle = `${machine.cpu}, ${machine.cores} cores, Linux ${machine.kernel}, Node ${machine.node}, ${machine.date}`
+if (chosen.length > 0) await reportTargets()
+if (isWhole || options.growth) await reportGrowth()
+if (isWhole || options.breakdown) await reportBreakdown()
+
+async function reportTargets() {
+  const rows = []
+  for (const { name, bench } of chosen) rows.push(...((await measured(name, bench)) ?? []))
+  console.log(`\n${terminalTable(rows)}\n`)
+  const part = options.variants
+    ? 'keeper-start'
+    : options.only
+      ? `only-${chosen.map(({ name }) => name).join('-')}`
+      : 'latest'
+  put(part, 'json', json({ rows }))
+  put(part, 'md', markdown({ rows, machine, quick: options.quick, image: isWhole && 'latest.svg' }))
+  if (isWhole) put(part, 'svg', plot(rows, { title: 'spawn-owned: cost against its targets', subtitle }))
+}
+
+async function reportGrowth() {
+  const panels = await measured('growth', growth)
+  if (!panels) return
+  const table = growthTable(panels)
+  console.log(`\n${table}\n`)
+  put('growth', 'json', json({ panels }))
+  put(
+    'growth',
+    'md',
+    `# How costs grow\n\n${subtitle}. Medians.\n\n![The same as a plot](growth.svg)\n\n${table}`,
+  )
+  put('growth', 'svg', curves(panels, { title: 'spawn-owned: what is flat, and what is not', subtitle }))
+}
+
+async function reportBreakdown() {
+  const { bars } = (await measured('breakdown', breakdown)) ?? { bars: [] }
+  if (bars.length === 0) return
+  const table = stepsTable(bars)
+  console.log(`\n${table}\n`)
+  put('breakdown', 'json', json({ bars }))
+  put(
+    'breakdown',
+    'md',
+    `# Where a spawn call spends its time\n\n${subtitle}. Microseconds while the kernel traces it; averages of the calmer half.\n\n![The same as a plot](breakdown.svg)\n\n${table}`,
+  )
+  put('breakdown', 'svg', steps(bars, { title: 'Where a spawn call spends its time (50 MB bot)', subtitle }))
+}
 
 function choose({ only, variants }) {
   if (variants) return [keeperStart]
-  if (only === undefined) return ALL
+  if (isWhole) return ALL
+  if (only === undefined) return []
   const names = only.split(',').map((name) => name.trim())
   const unknown = names.filter((name) => !ALL.some((module) => module.name === name))
   if (unknown.length > 0) {
@@ -79,40 +133,31 @@ function choose({ only, variants }) {
   return ALL.filter((module) => names.includes(module.name))
 }
 
-async function measure(modules, quick) {
-  const rows = []
-  for (const { name, bench } of modules) {
-    const began = performance.now()
-    const progress = (what) => console.error(`  ${name}: ${what}`)
-    progress('…')
-    try {
-      rows.push(...(await bench({ quick, progress })))
-    } catch (error) {
-      // The others are still worth having.
-      console.error(`  ${name}: failed: ${error.stack}`)
-      process.exitCode = 1
-    }
+/** What it gives; undefined if it fails: the others are still worth having. */
+async function measured(name, measure) {
+  const began = performance.now()
+  const progress = (what) => console.error(`  ${name}: ${what}`)
+  progress('…')
+  try {
+    return await measure({ quick: options.quick, progress })
+  } catch (error) {
+    console.error(`  ${name}: failed: ${error.stack}`)
+    process.exitCode = 1
+    return undefined
+  } finally {
     progress(`${((performance.now() - began) / 1000).toFixed(1)} s`)
   }
-  return rows
 }
 
 function percent(share) {
   return `${Math.round(share * 100)} %`
 }
 
-function write(rows) {
+function json(facts) {
+  return `${JSON.stringify({ machine, quick: options.quick, ...facts }, null, 2)}\n`
+}
+
+function put(part, extension, content) {
   mkdirSync(results, { recursive: true })
-  const part = options.variants
-    ? 'keeper-start'
-    : options.only
-      ? `only-${chosen.map(({ name }) => name).join('-')}`
-      : 'latest'
-  const facts = { machine, quick: options.quick, rows }
-  const put = (extension, content) => writeFileSync(join(results, `${part}.${extension}`), content)
-  put('json', `${JSON.stringify(facts, null, 2)}\n`)
-  put('md', markdown({ ...facts, image: part === 'latest' && 'latest.svg' }))
-  if (part !== 'latest') return
-  const subtitle = `${machine.cpu}, ${machine.cores} cores, Linux ${machine.kernel}, Node ${machine.node}, ${machine.date}`
-  put('svg', plot(rows, { title: 'spawn-owned: cost against its targets', subtitle }))
+  writeFileSync(join(results, `${part}.${extension}`), content)
 }

@@ -4,6 +4,7 @@
  * Bars to the left are better in both.
  */
 
+import { box, line, picture, ring, text } from './draw.mjs'
 import { figure, targetText } from './rows.mjs'
 
 const WIDTH = 1120
@@ -12,23 +13,11 @@ const RIGHT = 300
 const PLOT = WIDTH - LEFT - RIGHT
 const ROW = 30
 const BAR = 16
-const COLOURS = {
-  pass: '#2e8b57',
-  fail: '#c0392b',
-  target: '#1f3a5f',
-  grid: '#dde3ea',
-  text: '#1c2733',
-  faint: '#5f6f80',
-}
-
 export function plot(rows, { title, subtitle }) {
   const judged = rows.filter((row) => row.target)
   const ratios = judged.filter((row) => row.unit === '×').map(asCost)
   const absolute = judged.filter((row) => row.unit !== '×' && row.target.atMost > 0)
-  const parts = [
-    text(20, 32, title, { size: 18, weight: 600 }),
-    text(20, 52, subtitle, { colour: COLOURS.faint }),
-  ]
+  const parts = [text(20, 32, title, { size: 18, weight: 600 }), text(20, 52, subtitle, { colour: 'faint' })]
   let y = 84
   if (ratios.length > 0) {
     parts.push(
@@ -44,13 +33,7 @@ export function plot(rows, { title, subtitle }) {
   }
   const execa = ratios.some((row) => row.others.length > 0)
   parts.push(...legend(y, execa))
-  return [
-    `<svg xmlns="http://www.w3.org/2000/svg" width="${WIDTH}" height="${y + 20}" viewBox="0 0 ${WIDTH} ${y + 20}" font-family="system-ui, 'DejaVu Sans', sans-serif" font-size="12">`,
-    `<rect width="100%" height="100%" fill="#ffffff"/>`,
-    ...parts,
-    '</svg>',
-    '',
-  ].join('\n')
+  return picture(WIDTH, y + 20, parts)
 }
 
 /** A throughput is turned over, so that everywhere less is better. */
@@ -100,7 +83,7 @@ function ratioPanel(parts, rows, top) {
         middle + 4,
         `${figure(row.value)}× of ${row.against}, target ${targetText(row).replace(/, .*/, '')}`,
         {
-          colour: row.pass ? COLOURS.pass : COLOURS.fail,
+          colour: row.pass ? 'pass' : 'fail',
           weight: 600,
         },
       ),
@@ -132,7 +115,7 @@ function sharePanel(parts, rows, top) {
         middle + 4,
         `${figure(row.value, row.unit)}, target ${targetText(row).replace(/ \(.*/, '')}`,
         {
-          colour: row.pass ? COLOURS.pass : COLOURS.fail,
+          colour: row.pass ? 'pass' : 'fail',
           weight: 600,
         },
       ),
@@ -151,7 +134,7 @@ function legend(y, execa) {
   if (execa) items.push([(x) => otherMark(x + 12, y - 4, 'execa'), 'execa'])
   return items.flatMap(([draw, label], i) => [
     draw(LEFT + i * 125),
-    text(LEFT + i * 125 + 32, y, label, { colour: COLOURS.faint }),
+    text(LEFT + i * 125 + 32, y, label, { colour: 'faint' }),
   ])
 }
 
@@ -164,50 +147,29 @@ function rowLabel(middle, content) {
 }
 
 function axisLabel(x, bottom, content) {
-  return text(x, bottom + 14, content, { anchor: 'middle', size: 11, colour: COLOURS.faint })
+  return text(x, bottom + 14, content, { anchor: 'middle', size: 11, colour: 'faint' })
 }
 
 function gridLine(x, top, bottom, strong) {
-  return line(x, top, x, bottom, strong ? COLOURS.faint : COLOURS.grid, 1)
+  return line(x, top, x, bottom, strong ? 'faint' : 'grid', 1)
 }
 
 function bar(x, middle, width, pass) {
-  const colour = pass ? COLOURS.pass : COLOURS.fail
-  return `<rect x="${px(x)}" y="${px(middle - BAR / 2)}" width="${px(Math.max(width, 1))}" height="${BAR}" rx="2" fill="${colour}" fill-opacity="0.75"/>`
+  return box(x, middle - BAR / 2, width, BAR, pass ? 'pass' : 'fail')
 }
 
 function whisker(low, high, middle) {
   return [
-    line(low, middle, high, middle, COLOURS.text, 1),
-    line(low, middle - 3, low, middle + 3, COLOURS.text, 1),
-    line(high, middle - 3, high, middle + 3, COLOURS.text, 1),
+    line(low, middle, high, middle, 'text', 1),
+    line(low, middle - 3, low, middle + 3, 'text', 1),
+    line(high, middle - 3, high, middle + 3, 'text', 1),
   ].join('')
 }
 
 function targetMark(x, middle) {
-  return line(x, middle - ROW / 2 + 3, x, middle + ROW / 2 - 3, COLOURS.target, 3)
+  return line(x, middle - ROW / 2 + 3, x, middle + ROW / 2 - 3, 'target', 3)
 }
 
 function otherMark(x, middle, name) {
-  return `<circle cx="${px(x)}" cy="${px(middle)}" r="4.5" fill="#ffffff" stroke="#b7791f" stroke-width="2"><title>${escapeXml(name)}</title></circle>`
-}
-
-function line(x1, y1, x2, y2, colour, width) {
-  return `<line x1="${px(x1)}" y1="${px(y1)}" x2="${px(x2)}" y2="${px(y2)}" stroke="${colour}" stroke-width="${width}"/>`
-}
-
-function text(x, y, content, { anchor = 'start', size = 12, weight = 400, colour = COLOURS.text } = {}) {
-  return `<text x="${px(x)}" y="${px(y)}" text-anchor="${anchor}" font-size="${size}" font-weight="${weight}" fill="${colour}">${escapeXml(content)}</text>`
-}
-
-function px(number) {
-  return String(Math.round(number * 10) / 10)
-}
-
-function escapeXml(content) {
-  return content
-    .replaceAll('&', '&amp;')
-    .replaceAll('<', '&lt;')
-    .replaceAll('>', '&gt;')
-    .replaceAll('"', '&quot;')
+  return ring(x, middle, 4.5, 'execa', name)
 }

@@ -65,3 +65,43 @@ export function markdown({ rows, machine, quick, image }) {
     '',
   ].join('\n')
 }
+
+/** One row per curve. */
+export function growthTable(panels) {
+  return panels
+    .map(({ title, x, unit, curves }) => {
+      const sizes = [...new Set(curves.flatMap(({ points }) => points.map(([size]) => size)))]
+      const value = (points, size) => points.find(([at]) => at === size)?.[1]
+      return plainTable(
+        [`${title}, ${unit}`, ...sizes.map((size) => `${size.toLocaleString('en')} ${x}`)],
+        curves.map(({ name, points }) => [
+          name,
+          ...sizes.map((size) => (value(points, size) === undefined ? '' : figure(value(points, size)))),
+        ]),
+      )
+    })
+    .join('\n')
+}
+
+/** One row per step, one column per kind of call. */
+export function stepsTable(bars) {
+  const names = [...new Set(bars.flatMap(({ steps }) => steps.map(({ step }) => step)))]
+  const cell = ({ steps }, name) => {
+    const found = steps.find(({ step }) => step === name)
+    if (!found) return ''
+    const calls = Math.round(found.calls)
+    return `${figure(found.us)}${calls > 0 ? ` (${calls} system call${calls === 1 ? '' : 's'})` : ''}`
+  }
+  return plainTable(
+    ['step', ...bars.map(({ label }) => label)],
+    [
+      ...names.map((name) => [name, ...bars.map((bar) => cell(bar, name))]),
+      ['in all', ...bars.map(({ total }) => figure(total))],
+    ],
+  )
+}
+
+function plainTable(headers, rows) {
+  const line = (columns) => `| ${columns.join(' | ')} |`
+  return `${[line(headers), line(headers.map(() => '---')), ...rows.map(line)].join('\n')}\n`
+}
