@@ -3,9 +3,12 @@ import { setTimeout as delay } from 'node:timers/promises'
 
 export const seed = Number(process.env.SEED ?? Math.floor(Math.random() * 2 ** 32))
 
-/** mulberry32 over the seed and a name, so that tests running side by side do not share one sequence. */
-export function randomFor(name) {
-  let state = seed
+/** So that tests running side by side do not share one sequence. */
+export const randomFor = (name) => sequence(seed, name)
+
+/** mulberry32 over a seed and a name: numbers from 0 to 1, the same ones each time. */
+export function sequence(from, name) {
+  let state = from
   for (const char of name) state = Math.imul(state ^ char.codePointAt(0), 0x01000193)
   return () => {
     state = (state + 0x6d2b79f5) | 0

@@ -7,7 +7,7 @@ import { Wrong } from './loop.mjs'
 const COOKIE = 'SPAWN_OWNED_RUN'
 
 /** What a process may carry without being part of this run. */
-function environments(runId) {
+export function environments(runId) {
   return {
     'no cookie': {},
     'the cookie of another run': { [COOKIE]: 'another-run' },

@@ -1,0 +1,75 @@
+/** SIGKILL: of bots, keepers, zygotes, and all of them together. */
+
+export const killMoves = [
+  {
+    name: 'kill-bot',
+    weight: 2.5,
+    draw(draft) {
+      const bot = draft.bot({ evenStopped: true })
+      if (!bot) return undefined
+      bot.isUp = false
+      return { bot: bot.name }
+    },
+    tell: ({ bot }) => `SIGKILL to bot ${bot}`,
+    play(stage, { bot: name }) {
+      const bot = stage.bot(name)
+      if (!bot) return false
+      stage.expectEnd(bot, 'kill')
+      return bot.process.signal('SIGKILL')
+    },
+  },
+  {
+    name: 'kill-all',
+    weight: 1.5,
+    draw(draft) {
+      const bot = draft.bot({ evenStopped: true })
+      if (!bot) return undefined
+      bot.isUp = false
+      return { bot: bot.name, stopFirst: draft.dice.chance(0.7) }
+    },
+    tell: ({ bot, stopFirst }) =>
+      `SIGKILL to bot ${bot}, its zygote and its keepers${stopFirst ? ', all of them stopped before' : ', one after the other'}`,
+    async play(stage, { bot: name, stopFirst }) {
+      const bot = stage.bot(name)
+      if (!bot) return false
+      const helpers = () => stage.helpersOf(bot)
+      // Nobody shall do anything about the death of the others.
+      if (stopFirst) for (const one of [bot.process, ...helpers()]) await one.stop()
+      stage.expectEnd(bot, 'kill')
+      const victims = [bot.process, ...helpers()]
+      for (const run of stage.runsKeptBy(victims)) run.loses('keeper')
+      for (const run of stage.runsWatchedBy(victims)) run.loses('zygote')
+      for (const victim of victims) victim.signal('SIGKILL')
+    },
+  },
+  {
+    name: 'kill-keeper',
+    weight: 1.5,
+    draw(draft) {
+      const run = draft.run(({ isRegistered }) => !isRegistered)
+      return run && { run: run.name }
+    },
+    tell: ({ run }) => `SIGKILL to the keeper of ${run}`,
+    play(stage, { run: runId }) {
+      const run = stage.run(runId)
+      if (!run?.keeper?.isAlive()) return false
+      run.loses('keeper')
+      return run.keeper.signal('SIGKILL')
+    },
+  },
+  {
+    name: 'kill-zygote',
+    weight: 1,
+    draw(draft) {
+      const run = draft.run(({ isRegistered }) => !isRegistered)
+      return run && { run: run.name }
+    },
+    tell: ({ run }) => `SIGKILL to the zygote above ${run}`,
+    play(stage, { run: runId }) {
+      const zygote = stage.run(runId)?.zygote
+      if (!zygote?.isAlive()) return false
+      for (const run of stage.runsWatchedBy([zygote])) run.loses('zygote')
+      return zygote.signal('SIGKILL')
+    },
+  },
+]

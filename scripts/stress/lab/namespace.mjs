@@ -1,0 +1,67 @@
+/** Plays a plan in a PID namespace, which takes everybody along when it ends, and returns the facts. */
+
+import { spawn, spawnSync } from 'node:child_process'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
+import { fileURLToPath } from 'node:url'
+
+const program = fileURLToPath(new URL('./stage.mjs', import.meta.url))
+/** Nothing of a round is left to wait for by then; the trees themselves end after 60 s. */
+const LIMIT_MS = 120_000
+
+const plain = ['--pid', '--fork', '--mount-proc', '--kill-child']
+/** Who is not root may be so in a user namespace, where the system allows that. */
+const ways = [plain, ['--user', '--map-root-user', ...plain]]
+// A machine that has one limit for all namespaces is not to be touched: the new namespace must have one of its own.
+const trial =
+  'test "$(cat /proc/sys/kernel/pid_max)" != "$1" && echo 300 >/proc/sys/kernel/ns_last_pid && mount -t tmpfs lab /mnt'
+
+let way
+let complaint = ''
+for (const flags of process.platform === 'linux' ? ways : []) {
+  const { status, stderr, error } = spawnSync('unshare', [...flags, 'sh', '-c', trial, 'sh', limitHere()])
+  if (status === 0) {
+    way = flags
+    break
+  }
+  complaint ||= String(error ?? stderr).trim() || 'pid_max is not its own there (Linux 6.14 has that)'
+}
+
+/** Why the lab cannot be played here, or undefined. */
+export const unavailable = way
+  ? undefined
+  : `it takes Linux, and PID namespaces of one's own: ${complaint || 'this is no Linux'}`
+
+function limitHere() {
+  return String(spawnSync('cat', ['/proc/sys/kernel/pid_max']).stdout).trim()
+}
+
+/** `{ facts }`, or `{ trouble }` in words if the round came to no end. */
+export async function playInNamespace(plan, { signal } = {}) {
+  const folder = mkdtempSync(join(tmpdir(), 'spawn-owned-lab-'))
+  // The shell is the namespace's init: it reaps those that have lost their parents, else no number would become free.
+  const session = plan.setting.ownSession ? ['setsid'] : []
+  const command = [...way, 'sh', '-c', '"$@"; exit $?', 'sh', ...session, process.execPath, program]
+  const inside = spawn('unshare', command, {
+    env: { ...process.env, TMPDIR: folder },
+    stdio: ['pipe', 'pipe', 'pipe'],
+    // Ctrl-C is for us.
+    detached: true,
+  })
+  const end = () => inside.kill('SIGKILL')
+  signal?.addEventListener('abort', end)
+  const timer = setTimeout(end, LIMIT_MS)
+  inside.stdin.on('error', () => {})
+  inside.stdin.end(JSON.stringify({ plan, folder }))
+  try {
+    const [said, complaint] = await Promise.all([text(inside.stdout), text(inside.stderr)])
+    if (said === '') return { trouble: complaint.trim() || 'the round came to no end' }
+    return { facts: JSON.parse(said) }
+  } finally {
+    clearTimeout(timer)
+    signal?.removeEventListener('abort', end)
+    rmSync(folder, { recursive: true, force: true, maxRetries: 5 })
+  }
+}

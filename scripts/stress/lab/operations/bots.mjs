@@ -1,0 +1,60 @@
+/** Bots come and go. */
+
+const MOST_BOTS = 4
+
+export const botMoves = [
+  {
+    name: 'start',
+    weight: 2,
+    draw: (draft) => (draft.bots.length < MOST_BOTS ? { bot: draft.addBot().name } : undefined),
+    tell: ({ bot }) => `bot ${bot} starts`,
+    async play(stage, { bot }) {
+      await stage.startBot(bot)
+    },
+  },
+  {
+    name: 'leave',
+    weight: 0.7,
+    draw(draft) {
+      const bot = draft.bot()
+      if (!bot) return undefined
+      bot.isUp = false
+      return { bot: bot.name }
+    },
+    tell: ({ bot }) => `bot ${bot} ends by process.exit()`,
+    play(stage, { bot: name }) {
+      const bot = stage.bot(name)
+      if (!bot) return false
+      stage.expectEnd(bot, 'leave')
+      return stage.order(bot, 'leave', [])
+    },
+  },
+  {
+    name: 'shutdown',
+    weight: 0.7,
+    draw(draft) {
+      const bot = draft.bot()
+      return (
+        bot && { bot: bot.name, graceMs: draft.dice.pick([0, 100, 500]), awaited: draft.dice.chance(0.5) }
+      )
+    },
+    tell: ({ bot, graceMs }) => `bot ${bot} shuts down, with ${graceMs} ms of grace`,
+    play(stage, { bot: name, graceMs, awaited }) {
+      const bot = stage.bot(name)
+      if (!bot) return false
+      const ended = stage.during((run) => run.bot === name, 'shutdown')
+      return stage.order(bot, 'shutdown', [{ graceMs }], {
+        awaited,
+        heard: ({ exits }) => stage.claimAll(`shutdown() of ${name}`, exits),
+        over: ended,
+      })
+    },
+  },
+  {
+    name: 'pass',
+    weight: 1,
+    draw: ({ dice }) => ({ ms: dice.pick([20, 100, 400]) }),
+    tell: ({ ms }) => `${ms} ms pass`,
+    play: (stage, { ms }) => stage.pass(ms),
+  },
+]

@@ -1,0 +1,48 @@
+/** What people read. Pure: plans, violations and figures in, text out. */
+
+import { moveNamed } from './moves.mjs'
+
+/** The steps, one to a line, with their numbers in the plan. */
+export const traceOf = ({ steps }) =>
+  steps.map((step) => `  ${String(step.number).padStart(2)}  ${tellStep(step)}`).join('\n')
+
+function tellStep({ afterMs, awaited, ...step }) {
+  const pause = afterMs ? `after ${afterMs} ms, ` : ''
+  return `${pause}${moveNamed(step.do).tell(step)}${awaited ? ', and it is waited for' : ''}`
+}
+
+export const replayOf = ({ seed, steps }, isWhole) =>
+  `npm run stress -- --replay ${seed}${isWhole ? '' : ` --steps ${steps.map(({ number }) => number).join(',')}`}`
+
+const settingOf = ({ pids, lookAlikes, curtain, ownSession }) =>
+  [
+    `PIDs from ${pids.first} to ${pids.last}`,
+    lookAlikes ? 'look-alikes with almost its cookie beside run-a' : 'no look-alikes',
+    ownSession ? 'the lab in a session of its own' : 'the lab in a group of another namespace',
+    `in the end the bots ${{ kill: 'are killed', leave: 'exit', shutdown: 'shut down' }[curtain]}`,
+  ].join(' · ')
+
+export function failureOf(plan, { violations, whole, times }) {
+  const unique = [...new Map(violations.map((it) => [`${it.invariant} ${it.what}`, it])).values()]
+  return [
+    `✗ seed ${plan.seed}: ${[...new Set(unique.map(({ invariant }) => invariant))].join(', ')}`,
+    ...unique.map(({ invariant, what }) => `    ${invariant}: ${what.replaceAll('\n', '\n    ')}`),
+    `  ${plan.steps.length} of ${whole.steps.length} steps are enough${times ? ` (${times})` : ''}:`,
+    traceOf(plan),
+    `   –  ${settingOf(plan.setting)}`,
+    `  again: ${replayOf(plan, plan.steps.length === whole.steps.length)}`,
+  ].join('\n')
+}
+
+/** Counts of everything that has happened, in one line. */
+export function summaryOf({ rounds, steps, moot, runs, strangers, reads, failures, ms }) {
+  return [
+    `${rounds} rounds`,
+    `${steps} steps (${moot} moot)`,
+    `${runs} runs`,
+    `${strangers} strangers`,
+    `${reads} reads of the registry`,
+    failures === 0 ? 'no violation' : `${failures} rounds with violations`,
+    `${(ms / 1000).toFixed(0)} s`,
+  ].join(' · ')
+}

@@ -1,0 +1,329 @@
+// A round, played in a PID namespace of its own. stdin: {plan, folder}; stdout: the facts, as one line of JSON.
+import { spawn } from 'node:child_process'
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
+import { setTimeout as delay } from 'node:timers/promises'
+import { program } from '../../../__test__/support/fixtures.mjs'
+import { openWitness } from '../../../__test__/support/witness.mjs'
+import { environments } from '../lib/bystanders.mjs'
+import { Bot } from './bots.mjs'
+import { lowerCurtain } from './curtain.mjs'
+import { moveNamed } from './moves.mjs'
+import { StagedRun } from './staged-run.mjs'
+import { childrenOf, isHelper, ProcessHandle, processes, readRegistry } from './witness.mjs'
+
+/** Whatever takes longer than this is taken for never. Far beyond any promise, on a machine with a load of 10. */
+export const PATIENCE_MS = 30_000
+const STANDS_MS = 10_000
+const READ_EVERY_MS = 4
+
+export class Stage {
+  bots = new Map()
+  runs = new Map()
+  strangers = []
+  orders = []
+  claims = []
+  reports = []
+  reads = { count: 0, invalid: [] }
+  played = []
+  /** What puts right again what a fault has put wrong. */
+  remedies = new Set()
+  #pending = new Set()
+  #lasting = new Set()
+  #at = 'the opening'
+
+  constructor({ plan, folder }) {
+    this.plan = plan
+    this.folder = folder
+    this.registryPath = join(folder, 'data', 'process-registry.json')
+  }
+
+  async open() {
+    const { pids, lookAlikes } = this.plan.setting
+    mkdirSync(join(this.folder, 'data'), { recursive: true })
+    writeFileSync('/proc/sys/kernel/pid_max', String(pids.last))
+    // Numbers below 100 are never reaped.
+    writeFileSync('/proc/sys/kernel/ns_last_pid', String(pids.first))
+    if (lookAlikes)
+      for (const [who, env] of Object.entries(environments('run-a'))) await this.addStranger(who, { env })
+    this.reader = setInterval(() => this.#read(), READ_EVERY_MS)
+  }
+
+  async play() {
+    for (const step of this.plan.steps) {
+      if (step.afterMs) await delay(step.afterMs)
+      this.#at = step.number
+      const isMoot = (await moveNamed(step.do).play(this, step)) === false
+      this.played.push({ number: step.number, isMoot })
+      this.#lookAtStrangers()
+    }
+    this.#at = 'the curtain'
+    await lowerCurtain(this)
+    this.#lookAtStrangers()
+    clearInterval(this.reader)
+  }
+
+  // ---- people ---------------------------------------------------------------------------------------------------------
+
+  /** One that is up and not about to go. */
+  bot(name) {
+    const bot = this.bots.get(name)
+    return bot?.isUp && !bot.expected ? bot : undefined
+  }
+
+  run(name) {
+    return this.runs.get(name)
+  }
+
+  async startBot(name) {
+    const options = { registryPath: this.registryPath, graceMs: 300 }
+    const bot = new Bot(name, { options, env: this.botEnvironment, hear: (said) => this.#hear(name, said) })
+    this.bots.set(name, bot)
+    bot.ended.then((how) => {
+      bot.how = how
+      if (!bot.expected) this.#ownerGoes(bot)
+    })
+    await this.within(bot.ready, STANDS_MS)
+    return bot
+  }
+
+  addRun(name, about) {
+    const run = new StagedRun(name, openWitness(scope), about)
+    this.runs.set(name, run)
+    for (const lasting of this.#lasting) if (lasting.meets(run)) run.mayEnd(lasting.cause)
+    return run
+  }
+
+  /** A process that the lab has started itself. */
+  async addRegistered(name, { bot, leads }) {
+    const run = this.addRun(name, { bot, what: 'stays', isKept: true, isRegistered: true })
+    const child = spawn(program('stays'), [run.witness.path], { stdio: 'ignore', detached: leads })
+    child.on('error', () => {})
+    run.hasBegun(child.pid)
+    await this.stands(run, 1)
+    return run
+  }
+
+  /** Nobody's run. */
+  async addStranger(who, options) {
+    const witness = openWitness(scope)
+    const child = spawn(program('stays'), [witness.path], { stdio: 'ignore', detached: true, ...options })
+    child.on('error', () => {})
+    await witness.ready(1, STANDS_MS)
+    const stranger = { who, pid: child.pid, witness }
+    this.strangers.push(stranger)
+    return stranger
+  }
+
+  async stands(run, count) {
+    // It may be cancelled before, or be over: then it never stands.
+    await run.witness.ready(count, run.hasCause ? 300 : STANDS_MS).catch(() => {})
+    run.witness.release()
+  }
+
+  /** Zygotes of a bot and the keepers below them. */
+  helpersOf(bot) {
+    const zygotes = childrenOf(bot.process.pid).filter(isHelper)
+    const keepers = zygotes.flatMap((zygote) => childrenOf(zygote).filter(isHelper))
+    return [...zygotes, ...keepers].map((pid) => new ProcessHandle(pid))
+  }
+
+  runsKeptBy = (helpers) =>
+    [...this.runs.values()].filter(({ keeper }) => keeper && helpers.some((helper) => helper.isSame(keeper)))
+
+  runsWatchedBy = (helpers) =>
+    [...this.runs.values()].filter(({ zygote }) => zygote && helpers.some((helper) => helper.isSame(zygote)))
+
+  continueAll() {
+    for (const pid of processes().filter((pid) => pid !== process.pid && pid !== 1))
+      new ProcessHandle(pid).signal('SIGCONT')
+  }
+
+  // ---- what is done ---------------------------------------------------------------------------------------------------
+
+  /**
+   * Has a bot do something. What comes of it is noted when it comes; nobody waits for it unless it is `awaited`. `heard(result)` is called
+   * in the moment of the answer, `over()` also if there is none.
+   */
+  async order(bot, order, args, { awaited = false, heard, over } = {}) {
+    const note = { bot: bot.name, order, step: this.#at, outcome: 'unanswered' }
+    this.orders.push(note)
+    const answer = new Promise((resolve) => {
+      bot.ask(order, args, ({ result, error, isGone }) => {
+        if (error) Object.assign(note, { outcome: 'refused', code: error.code, message: error.message })
+        else note.outcome = isGone ? 'bot gone' : 'done'
+        if (note.outcome === 'done') heard?.(result)
+        over?.()
+        resolve()
+      })
+    }).then(() => this.#pending.delete(answer))
+    this.#pending.add(answer)
+    if (awaited && !(await this.within(answer, bot.process.isStopped() ? 100 : PATIENCE_MS)))
+      note.isLate = true
+  }
+
+  async allAnswered() {
+    await this.within(Promise.all(this.#pending), PATIENCE_MS)
+  }
+
+  reap(bot, { policy, dryRun }, awaited) {
+    const isOrphan = (run) => run.isKept && !this.bot(run.bot)
+    const over = dryRun || policy !== 'terminate' ? undefined : this.during(isOrphan, 'reaped')
+    const alive = [...this.runs.values()].filter(
+      (run) => run.mustBeRecorded && !this.bot(run.bot) && !run.isGone(),
+    )
+    const report = { by: bot.name, step: this.#at, dryRun, alive: alive.map(({ name }) => name) }
+    return this.order(bot, 'reap', [{ policy, dryRun }], {
+      awaited,
+      over,
+      heard: (told) => this.#heardReport(report, told),
+    })
+  }
+
+  #heardReport(report, { decisions, adopted }) {
+    report.decisions = decisions.map(({ record, ...decision }) => ({
+      ...decision,
+      isGone: this.run(decision.runId)?.isGone(),
+    }))
+    this.reports.push(report)
+    for (const { runId } of adopted) this.run(runId)?.belongsTo(report.by)
+  }
+
+  /** Every run that this is true of now, or becomes true of until the function that is returned is called, may end for this cause. */
+  during(meets, cause) {
+    const lasting = { meets, cause }
+    this.#lasting.add(lasting)
+    this.#lookAtLasting()
+    return () => {
+      this.#lookAtLasting()
+      this.#lasting.delete(lasting)
+    }
+  }
+
+  #lookAtLasting() {
+    for (const { meets, cause } of this.#lasting)
+      for (const run of this.runs.values()) if (!run.isKnownToBeOver && meets(run)) run.mayEnd(cause)
+  }
+
+  /** The runs of the scope are ended by the one that replaces them, which may have to wait for a while. */
+  replaceScope(scopeKey, successor) {
+    this.during((run) => run.options.scopeKey === scopeKey && run.name !== successor, 'cancel')
+  }
+
+  expectEnd(bot, how) {
+    bot.expected = how
+    this.#ownerGoes(bot)
+  }
+
+  #ownerGoes({ name }) {
+    for (const run of this.runs.values()) if (run.bot === name && !run.isKept) run.mayEnd('owner gone')
+    this.#lookAtLasting()
+  }
+
+  // ---- what is heard and seen -----------------------------------------------------------------------------------------
+
+  #hear(bot, { begun, failed, over, pid, code, exit }) {
+    const run = this.run(begun ?? failed ?? over)
+    if (begun) {
+      run.hasBegun(pid)
+      run.witness.release()
+      run.isRecorded()
+    }
+    if (failed) run.mayEnd(`failed: ${code}`)
+    if (over) {
+      this.#claim(`wait() of ${bot}`, exit)
+      run.hasEnded(bot, exit)
+    }
+  }
+
+  claimAll(who, exits) {
+    for (const exit of exits) this.#claim(who, exit)
+  }
+
+  #claim(who, { runId, reason, survivors }) {
+    const run = this.run(runId)
+    // Whoever says that it is over has no need of our end.
+    run?.witness.release()
+    const isGone = run?.isGone()
+    this.claims.push({ who, run: runId, reason, survivors: survivors.length, isGone, step: this.#at })
+  }
+
+  #read() {
+    const { text: now, invalid, runIds } = readRegistry(this.registryPath)
+    this.reads.count++
+    if (invalid && now !== this.vandalism && this.reads.invalid.length < 10) this.reads.invalid.push(invalid)
+    for (const run of this.runs.values()) {
+      if (!run.mustBeRecorded || run.registryLost || runIds.has(run.name)) continue
+      // Looked at after the registry was: who is alive now was alive then.
+      if (!run.isGone())
+        run.wasMissing(`alive at step ${this.#at}, and not in the registry:\n${run.witness.holders()}`)
+    }
+  }
+
+  #lookAtStrangers() {
+    for (const stranger of this.strangers)
+      if (stranger.endedAt === undefined && stranger.witness.isGone()) stranger.endedAt = this.#at
+    for (const run of this.runs.values())
+      if (run.isStranger && run.endedAt === undefined && run.isGone()) run.endedAt = this.#at
+  }
+
+  async relent() {
+    for (const remedy of this.remedies) await remedy()
+    this.remedies.clear()
+  }
+
+  async pass(ms) {
+    await delay(ms)
+  }
+
+  /** Whether it has settled by then. */
+  async within(promise, ms) {
+    let timer
+    const late = new Promise((resolve) => {
+      timer = setTimeout(resolve, ms, false)
+    })
+    const inTime = await Promise.race([
+      promise.then(
+        () => true,
+        () => true,
+      ),
+      late,
+    ])
+    clearTimeout(timer)
+    return inTime
+  }
+
+  get facts() {
+    return {
+      runs: [...this.runs.values()].map((run) => ({ ...run.facts, endedAt: run.endedAt })),
+      strangers: this.strangers.map(({ who, pid, endedAt }) => ({ who, pid, endedAt })),
+      bots: [...this.bots.values()].map(({ name, expected, how, complaint, before, after }) => ({
+        name,
+        expected,
+        how,
+        complaint: complaint.slice(-2000),
+        before,
+        after,
+      })),
+      orders: this.orders,
+      claims: this.claims,
+      reports: this.reports,
+      reads: this.reads,
+      played: this.played,
+      final: this.final,
+    }
+  }
+}
+
+const closers = []
+/** What stands in for a test: all of it goes with the namespace. */
+const scope = { after: (close) => closers.push(close) }
+
+const stage = new Stage(JSON.parse(await text(process.stdin)))
+await stage.open()
+await stage.play()
+process.stdout.write(JSON.stringify(stage.facts), () => {
+  for (const close of closers) close()
+  process.exit()
+})

@@ -1,0 +1,110 @@
+/** A run as the stage has it: what was done to it, and what its witness says. Its facts are what the invariants judge. */
+
+import { setTimeout as delay } from 'node:timers/promises'
+import { commandNamed } from './commands.mjs'
+import { isHelper, ProcessHandle } from './witness.mjs'
+
+export class StagedRun {
+  root
+  keeper
+  zygote
+  keeperStopped = false
+  /** From when on, and until when, the registry must have it while it lives. */
+  mustBeRecorded = false
+  #causes = []
+  #exits = []
+  #lost = new Set()
+  #unrecorded
+
+  constructor(name, witness, { bot, what, options = {}, isKept = false, isRegistered = false }) {
+    Object.assign(this, { name, witness, bot, what, options, isKept, isRegistered })
+  }
+
+  /** Something was done that may end it. Noted before it is done. */
+  mayEnd(cause) {
+    if (!this.#causes.includes(cause)) this.#causes.push(cause)
+  }
+
+  get hasCause() {
+    return this.#causes.length > 0
+  }
+
+  hasBegun(pid) {
+    if (pid === undefined) return
+    // `spawn` follows, and only then it is certain to be on record: in a scope it may have to wait.
+    this.root ??= new ProcessHandle(pid)
+    const keeper = this.root.parent
+    if (this.keeper || !keeper || !isHelper(keeper.pid)) return
+    this.keeper = keeper
+    const zygote = keeper.parent
+    if (zygote && isHelper(zygote.pid)) this.zygote = zygote
+  }
+
+  isRecorded() {
+    this.mustBeRecorded = true
+  }
+
+  isNotRecorded() {
+    this.mustBeRecorded = false
+  }
+
+  /** It was alive when the registry, read after that, did not have it. */
+  wasMissing(what) {
+    this.#unrecorded ??= what
+  }
+
+  loses(helper) {
+    this.#lost.add(helper)
+    if (helper === 'keeper') this.mayEnd('keeper killed')
+  }
+
+  belongsTo(bot) {
+    this.bot = bot
+  }
+
+  get isKnownToBeOver() {
+    return this.#exits.length > 0
+  }
+
+  hasEnded(by, exit) {
+    this.#exits.push({ by, ...exit })
+    this.mustBeRecorded = false
+  }
+
+  becomesStranger() {
+    this.isStranger = true
+  }
+
+  isGone() {
+    return this.witness.writeEnd === null && this.witness.isGone()
+  }
+
+  /** Returns true when nothing of it is left, and also after so many ms. */
+  async isOver(ms) {
+    const giveUpAt = performance.now() + ms
+    while (!this.isGone() && performance.now() < giveUpAt) await delay(5)
+    return true
+  }
+
+  get facts() {
+    const { traceable = true, left = 0 } = commandNamed(this.what) ?? {}
+    return {
+      name: this.name,
+      bot: this.bot,
+      what: this.what,
+      options: this.options,
+      isKept: this.isKept,
+      isRegistered: this.isRegistered,
+      isStranger: this.isStranger ?? false,
+      hasBegun: this.root !== undefined,
+      traceable,
+      hasEscapees: left > 0,
+      causes: this.#causes,
+      lost: [...this.#lost],
+      keeperStopped: this.keeperStopped,
+      registryLost: this.registryLost ?? false,
+      exits: this.#exits,
+      unrecorded: this.#unrecorded,
+    }
+  }
+}
