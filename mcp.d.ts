@@ -15,10 +15,8 @@
  */
 import type { IOType } from 'node:child_process'
 import type { Stream } from 'node:stream'
-import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js' with {
-  'resolution-mode': 'import',
-}
-import type { JSONRPCMessage } from '@modelcontextprotocol/sdk/types.js' with { 'resolution-mode': 'import' }
+import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
+import type { JSONRPCMessage } from '@modelcontextprotocol/sdk/types.js'
 import type { OwnedProcess, SpawnOwnedOptions, Supervisor } from './index.js'
 
 /** Those of the SDK, with the same meaning, and what ownership adds. */
