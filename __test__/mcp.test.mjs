@@ -9,6 +9,7 @@ import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
+import { spawnOwned } from 'spawn-owned'
 import { StdioClientTransport } from 'spawn-owned/mcp'
 import { importPeer } from './peers/index.mjs'
 import { assertAlive, assertGone, fileHas, freshRegistry, supervise } from './support/bots.mjs'
@@ -333,6 +334,22 @@ describe('close', options, () => {
     assert.equal(reason, 'manual-cancel')
     assert.ok(durationMs >= 199, `${durationMs} ms`)
   })
+})
+
+test('close rejects and names what could not be ended, after onclose', options, async (t) => {
+  const survivor = { pid: 4711, startToken: 't', command: 'deaf', why: 'not permitted' }
+  const spawnUnendable = (...args) => {
+    const run = spawnOwned(...args)
+    const cancel = () => run.wait().then((exit) => ({ ...exit, survivors: [survivor] }))
+    return Object.assign(run, { cancel })
+  }
+  const it = transport(t, { ...sh('exec cat >/dev/null'), supervisor: { spawnOwned: spawnUnendable } })
+  await it.start()
+  await assert.rejects(it.close(), {
+    code: 'ERR_OWNED_CANCEL_FAILED',
+    message: /4711 \(deaf\): not permitted/,
+  })
+  assert.equal(it.told.closed, 1)
 })
 
 describe('what a server says', options, () => {
