@@ -1,27 +1,21 @@
 // What npm installs: one implementation behind two kinds of module, with types for both.
 import assert from 'node:assert/strict'
-import child_process, { spawnSync } from 'node:child_process'
-import {
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  symlinkSync,
-  writeFileSync,
-} from 'node:fs'
+import child_process from 'node:child_process'
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
-import { dirname, join } from 'node:path'
+import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import imported, * as names from 'spawn-owned'
 import dropIn, * as dropInNames from 'spawn-owned/child_process'
+import agents, * as agentNames from 'spawn-owned/claude-agent-sdk'
+import mcp, * as mcpNames from 'spawn-owned/mcp'
 import pty, * as ptyNames from 'spawn-owned/node-pty'
 import { builtFolder, pack, stagePackage } from '../scripts/packages.mjs'
 import { packageName, targets, thisTarget } from '../scripts/targets/list.mjs'
 import { NO_LINKS, NO_USERS, posixOnly } from './support/system.mjs'
+import { assertCompiles } from './support/types.mjs'
 
 const require = createRequire(import.meta.url)
 const NO_NPM = 'what npm packs does not depend on the system, and under Wine there is no npm'
@@ -93,14 +87,20 @@ describe('import and require', () => {
   })
 })
 
-test('node-pty’s names are there, the same for both', () => {
-  const required = require('spawn-owned/node-pty')
-  assert.deepEqual(Object.keys(required).toSorted(), ['createTerminal', 'fork', 'spawn'])
-  for (const name of Object.keys(required)) {
-    assert.equal(ptyNames[name], required[name])
-    assert.equal(pty[name], required[name])
-  }
-})
+for (const [entry, imported, names, expected] of [
+  ['node-pty', pty, ptyNames, ['createTerminal', 'fork', 'spawn']],
+  ['claude-agent-sdk', agents, agentNames, ['createSpawner', 'spawnClaudeCodeProcess']],
+  ['mcp', mcp, mcpNames, ['StdioClientTransport']],
+]) {
+  test(`the names of ${entry} are there, the same for both`, () => {
+    const required = require(`spawn-owned/${entry}`)
+    assert.deepEqual(Object.keys(required).toSorted(), expected)
+    for (const name of expected) {
+      assert.equal(names[name], required[name])
+      assert.equal(imported[name], required[name])
+    }
+  })
+}
 
 test('every file that package.json promises exists', () => {
   const paths = (value) => (typeof value === 'string' ? [value] : Object.values(value).flatMap(paths))
@@ -110,6 +110,9 @@ test('every file that package.json promises exists', () => {
     assert.ok(top === 'package.json' || manifest.files.includes(top), `${path} is not published`)
   }
   assert.deepEqual(Object.keys(manifest.dependencies ?? {}), [])
+  // Nobody gets what an adapter is made for who does not have it.
+  for (const name of Object.keys(manifest.peerDependencies))
+    assert.deepEqual(manifest.peerDependenciesMeta[name], { optional: true })
   for (const hook of ['preinstall', 'install', 'postinstall']) assert.equal(manifest.scripts[hook], undefined)
 })
 
@@ -243,32 +246,6 @@ const { cancel, createSupervisor, installSignalHandlers, shutdown, spawnOwned } 
 ${body}`
 
   test('hold in a strict project, in both kinds of module', posixOnly(NO_LINKS, { timeout: 60_000 }), (t) => {
-    const project = temporary(t, 'types-')
-    mkdirSync(join(project, 'node_modules', '@types'), { recursive: true })
-    symlinkSync(root, join(project, 'node_modules', 'spawn-owned'))
-    for (const name of ['@types/node', 'undici-types']) {
-      symlinkSync(dirname(require.resolve(`${name}/package.json`)), join(project, 'node_modules', name))
-    }
-    const compilerOptions = {
-      ...{ module: 'nodenext', target: 'es2022', lib: ['es2023', 'esnext.disposable'], types: ['node'] },
-      ...{ strict: true, exactOptionalPropertyTypes: true, noUncheckedIndexedAccess: true, noEmit: true },
-      ...{ noImplicitOverride: true, noUnusedLocals: true, skipLibCheck: false },
-    }
-    const files = { 'tsconfig.json': JSON.stringify({ compilerOptions, files: ['esm.mts', 'cjs.cts'] }) }
-    for (const [name, text] of Object.entries({
-      ...files,
-      'package.json': '{}',
-      'esm.mts': esm,
-      'cjs.cts': cjs,
-    })) {
-      writeFileSync(join(project, name), text)
-    }
-    const typescript = dirname(require.resolve('typescript/package.json'))
-    const { bin } = JSON.parse(readFileSync(join(typescript, 'package.json'), 'utf8'))
-    const compiler = spawnSync(process.execPath, [join(typescript, bin.tsc), '-p', project], {
-      encoding: 'utf8',
-    })
-    assert.equal(compiler.stdout, '')
-    assert.equal(compiler.status, 0, compiler.stderr)
+    assertCompiles(t, { 'esm.mts': esm, 'cjs.cts': cjs })
   })
 })
