@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
 import { exampleWithPeers, importPeer } from '../peers/index.mjs'
-import { childrenOf, gone, isHelper, stateOf, until } from './bots.mjs'
+import { killWithHelpers, stateOf, until } from './bots.mjs'
 import { program } from './fixtures.mjs'
 import { isLinux, isNode, NO_PROC, removeFolder } from './system.mjs'
 import { openWitness } from './witness.mjs'
@@ -192,12 +192,7 @@ class Program {
 
   /** Nobody is left who could do something about the others. */
   async killWithHelpers() {
-    await this.signal('SIGSTOP', 'T')
-    const zygotes = childrenOf(this.pid).filter(isHelper)
-    const helpers = [...zygotes, ...zygotes.flatMap(childrenOf).filter(isHelper)]
-    for (const pid of helpers) process.kill(pid, 'SIGKILL')
-    await this.kill()
-    for (const pid of helpers) await gone(pid)
+    await killWithHelpers(this.pid, () => this.kill())
   }
 }
 
