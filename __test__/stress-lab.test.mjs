@@ -84,6 +84,7 @@ const exit = {
   noOutputTimedOut: false,
 }
 const claim = {
+  hasBegun: true,
   who: 'wait() of A',
   run: 'run-a',
   reason: 'manual-cancel',
@@ -95,6 +96,7 @@ const decision = { runId: 'run-a', outcome: 'ended', isGone: true }
 const report = { by: 'B', step: 4, dryRun: false, alive: ['run-a'], decisions: [decision] }
 const order = { bot: 'A', order: 'cancel', step: 2, outcome: 'done' }
 const bot = { name: 'A', expected: undefined, how: undefined, complaint: '' }
+const size = { fds: 24, threads: 14, zombies: 0, helpers: 3, rssKb: 50_000 }
 const calm = {
   runs: [{ ...run, exits: [exit] }],
   strangers: [{ who: 'no cookie', pid: 7 }],
@@ -178,6 +180,11 @@ const broken = [
     'an error of no kind',
     { orders: [{ ...order, outcome: 'refused', code: undefined, message: 'x is not a function' }] },
   ],
+  [
+    'bots stay as they are',
+    'descriptors that are never closed',
+    { bots: [{ ...bot, before: size, after: { ...size, fds: 25 } }] },
+  ],
   ['bots live until they are ended', 'one that crashed', { bots: [{ ...bot, how: [null, 'SIGSEGV'] }] }],
 ]
 
@@ -209,6 +216,7 @@ describe('of the invariants', () => {
       'an answer that a killed bot owes',
       { orders: [{ ...order, outcome: 'unanswered' }], bots: [{ ...bot, expected: 'kill' }] },
     ],
+    ['a command that never began', { claims: [{ ...claim, hasBegun: false, isGone: false }] }],
     ['an error with a code', { orders: [{ ...order, outcome: 'refused', code: 'ERR_OWNED_NOT_FOUND' }] }],
     ['an end of a bot that was ended', { bots: [{ ...bot, expected: 'kill', how: [null, 'SIGKILL'] }] }],
   ]

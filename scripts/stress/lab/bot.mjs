@@ -2,8 +2,11 @@
 // unasked, in the very moment, when a run begins, cannot begin, and is over. It ends with its stdin.
 import { closeSync, constants, openSync, writeSync } from 'node:fs'
 import { createInterface } from 'node:readline'
+import { setTimeout as delay } from 'node:timers/promises'
 import { createSupervisor } from 'spawn-owned'
 
+// For bots only, not for what they start.
+delete process.env.LD_PRELOAD
 const supervisor = createSupervisor(JSON.parse(process.argv[2]))
 const runs = new Map()
 const hoard = []
@@ -24,6 +27,12 @@ const orders = {
     } finally {
       closeSync(held)
     }
+  },
+  /** Whatever is made once is made by the first run. Its helpers are made ready for the next one meanwhile. */
+  async warmUp() {
+    await supervisor.spawnOwned('true', { stdio: 'pipe' }).wait()
+    await supervisor.reapOrphans(process.pid)
+    await delay(100)
   },
   async adopt(runId) {
     const run = await supervisor.adopt(runId)

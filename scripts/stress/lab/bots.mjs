@@ -1,7 +1,6 @@
 /** A bot as the stage has it. */
 
 import { spawn } from 'node:child_process'
-import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { ProcessHandle } from './witness.mjs'
@@ -32,10 +31,13 @@ export class Bot {
     createInterface({ input: this.#child.stdout }).on('line', (said) => this.#listen(JSON.parse(said)))
     this.ready = new Promise((resolve) => this.#answers.set('ready', resolve))
     /** `[code, signal]`, when all that it has said was heard. */
-    this.ended = once(this.#child, 'close').then((how) => {
-      for (const settle of this.#answers.values()) settle({ isGone: true })
-      this.#answers.clear()
-      return how
+    this.ended = new Promise((resolve) => {
+      this.#child.on('error', () => {})
+      this.#child.on('close', (...how) => {
+        for (const settle of this.#answers.values()) settle({ isGone: true })
+        this.#answers.clear()
+        resolve(how)
+      })
     })
   }
 

@@ -3,7 +3,7 @@
  * they leave is to be gone without anybody's help; then a last bot reaps, and nothing of any run may be left at all.
  */
 
-import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { describe, holdsAny, measure, processes, readRegistry } from './witness.mjs'
@@ -39,35 +39,48 @@ export async function lowerCurtain(stage) {
 
 const runsOf = (stage) => [...stage.runs.values()]
 
-/** Bots without runs are to be as they were. */
+/** How the bots that are left go. Whichever it is, all that they own is to be gone. */
+const WAYS = {
+  kill: (_, bot) => bot.process.signal('SIGKILL'),
+  leave: (stage, bot) => stage.order(bot, 'leave', []),
+  shutdown: (_, bot) => bot.process.signal('SIGKILL'),
+}
+
+/** When bots have ended their runs, they are to be as they were before the first one. */
 async function comeToRest(stage) {
+  if (stage.plan.setting.curtain !== 'shutdown') return
   for (const bot of stage.bots.values()) {
     if (!stage.bot(bot.name)) continue
-    await stage.within(cancelOwn(stage, bot), SETTLED_MS)
-    bot.after = await settled(bot)
+    await shutDown(stage, bot)
+    if (bot.before) bot.after = await settled(bot)
   }
 }
 
-function cancelOwn(stage, bot) {
+function shutDown(stage, bot) {
   const over = stage.during((run) => run.bot === bot.name, 'shutdown')
-  return stage.order(bot, 'shutdown', [{ graceMs: 0 }], {
-    awaited: true,
-    over,
-    heard: ({ exits }) => stage.claimAll(`shutdown() of ${bot.name}`, exits),
-  })
+  const heard = ({ exits }) => stage.claimAll(`shutdown() of ${bot.name}`, exits)
+  return stage.order(bot, 'shutdown', [{ graceMs: 0 }], { awaited: true, over, heard })
 }
 
+/** No more of anything than before, or what there is after a while. */
 async function settled(bot) {
-  return measure(bot.process.pid)
+  const giveUpAt = performance.now() + SETTLED_MS
+  for (;;) {
+    const now = measure(bot.process.pid)
+    const isSettled = Object.keys(now).every((it) => it === 'rssKb' || now[it] <= bot.before[it])
+    if (isSettled || performance.now() > giveUpAt) return now
+    await delay(20)
+  }
 }
 
 async function everybodyGoes(stage) {
   const bots = [...stage.bots.values()].filter(({ isUp }) => isUp)
   for (const bot of bots) {
-    stage.expectEnd(bot, 'kill')
-    bot.process.signal('SIGKILL')
+    stage.expectEnd(bot, 'curtain')
+    WAYS[stage.plan.setting.curtain](stage, bot)
   }
   await stage.within(Promise.all(bots.map(({ ended }) => ended)), SETTLED_MS)
+  for (const bot of bots) bot.process.signal('SIGKILL')
 }
 
 /** Runs that somebody is left to end, and that nobody was to keep. */
@@ -102,5 +115,3 @@ async function processesLeft(stage, survivors) {
   while (left().length > 0 && performance.now() < giveUpAt) await delay(10)
   return left().map(describe)
 }
-
-export const filesOf = (stage) => readdirSync(dirname(stage.registryPath))

@@ -5,13 +5,35 @@
  * `play(stage, step)` does it, and returns false if there was nobody to do it with.
  */
 
+import { clockMoves } from './faults/clock.mjs'
+import { descriptorMoves } from './faults/descriptors.mjs'
+import { diskMoves } from './faults/disk.mjs'
+import { forkMoves } from './faults/forks.mjs'
 import { killMoves } from './faults/kill.mjs'
+import { lockMoves } from './faults/lock.mjs'
+import { numberMoves } from './faults/number.mjs'
+import { registryFaults } from './faults/registry.mjs'
+import { slowDiskMoves } from './faults/slow-disk.mjs'
 import { stopMoves } from './faults/stop.mjs'
 import { botMoves } from './operations/bots.mjs'
 import { registryMoves } from './operations/registry.mjs'
 import { runMoves } from './operations/runs.mjs'
 
-export const moves = [...botMoves, ...runMoves, ...registryMoves, ...killMoves, ...stopMoves]
+const operations = [...botMoves, ...runMoves, ...registryMoves]
+const faults = [
+  ...killMoves,
+  ...stopMoves,
+  ...numberMoves,
+  ...registryFaults,
+  ...diskMoves,
+  ...slowDiskMoves,
+  ...lockMoves,
+  ...descriptorMoves,
+  ...forkMoves,
+  ...clockMoves,
+]
+
+export const moves = [...operations, ...faults]
 
 const named = new Map(moves.map((move) => [move.name, move]))
 

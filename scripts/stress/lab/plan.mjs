@@ -52,8 +52,9 @@ export class Draft {
   steps = []
   bots = []
   runs = []
-  /** What lasts until something ends it: a full disk, a bot without descriptors. */
-  lasting = new Set()
+  /** A full disk, a slow one, a held lock. */
+  #lasting = new Set()
+  #strangers = 0
 
   constructor(dice) {
     this.dice = dice
@@ -71,6 +72,22 @@ export class Draft {
     const bot = { name: String.fromCharCode(65 + this.bots.length), isUp: true, isStopped: false }
     this.bots.push(bot)
     return bot
+  }
+
+  newStranger() {
+    this.#strangers++
+    return `stranger-${this.#strangers}`
+  }
+
+  /** Something that lasts begins, if it does not last already; and ends, if it does. */
+  begin(what) {
+    if (this.#lasting.has(what)) return undefined
+    this.#lasting.add(what)
+    return {}
+  }
+
+  end(what) {
+    return this.#lasting.delete(what) ? {} : undefined
   }
 
   /** Names are letters, so that none is the beginning of another. */

@@ -1,17 +1,19 @@
 // A round, played in a PID namespace of its own. stdin: {plan, folder}; stdout: the facts, as one line of JSON.
 import { spawn } from 'node:child_process'
-import { mkdirSync, writeFileSync } from 'node:fs'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { setTimeout as delay } from 'node:timers/promises'
 import { program } from '../../../__test__/support/fixtures.mjs'
+import { mountSmallDisk } from '../../../__test__/support/small-disk.mjs'
 import { openWitness } from '../../../__test__/support/witness.mjs'
 import { environments } from '../lib/bystanders.mjs'
 import { Bot } from './bots.mjs'
 import { lowerCurtain } from './curtain.mjs'
+import { Lies } from './lies.mjs'
 import { moveNamed } from './moves.mjs'
 import { StagedRun } from './staged-run.mjs'
-import { childrenOf, isHelper, ProcessHandle, processes, readRegistry } from './witness.mjs'
+import { childrenOf, isHelper, measure, ProcessHandle, processes, readRegistry } from './witness.mjs'
 
 /** Whatever takes longer than this is taken for never. Far beyond any promise, on a machine with a load of 10. */
 export const PATIENCE_MS = 30_000
@@ -28,7 +30,9 @@ export class Stage {
   reads = { count: 0, invalid: [] }
   played = []
   /** What puts right again what a fault has put wrong. */
-  remedies = new Set()
+  remedies = new Map()
+  diskWasFull = false
+  #witnesses = new Map()
   #pending = new Set()
   #lasting = new Set()
   #at = 'the opening'
@@ -41,12 +45,21 @@ export class Stage {
 
   async open() {
     const { pids, lookAlikes } = this.plan.setting
-    mkdirSync(join(this.folder, 'data'), { recursive: true })
+    this.disk = mountSmallDisk(scope, join(this.folder, 'data'))
+    this.lies = new Lies(this.folder)
     writeFileSync('/proc/sys/kernel/pid_max', String(pids.last))
     // Numbers below 100 are never reaped.
     writeFileSync('/proc/sys/kernel/ns_last_pid', String(pids.first))
+    // Now: to make one takes a fork, which may be impossible later.
+    for (const { do: move, run, stranger } of this.plan.steps) {
+      if (move === 'spawn' || move === 'register') this.#witnesses.set(run, openWitness(scope))
+      if (stranger) this.#witnesses.set(stranger, openWitness(scope))
+    }
     if (lookAlikes)
-      for (const [who, env] of Object.entries(environments('run-a'))) await this.addStranger(who, { env })
+      for (const [who, env] of Object.entries(environments('run-a'))) {
+        this.#witnesses.set(who, openWitness(scope))
+        await this.addStranger(who, { who, env })
+      }
     this.reader = setInterval(() => this.#read(), READ_EVERY_MS)
   }
 
@@ -76,20 +89,27 @@ export class Stage {
     return this.runs.get(name)
   }
 
-  async startBot(name) {
+  /** Nothing, if nobody can be started now. */
+  async startBot(name, { isWarm = false } = {}) {
+    if (this.remedies.has('no forks')) return undefined
     const options = { registryPath: this.registryPath, graceMs: 300 }
-    const bot = new Bot(name, { options, env: this.botEnvironment, hear: (said) => this.#hear(name, said) })
+    const bot = new Bot(name, { options, env: this.lies.env, hear: (said) => this.#hear(name, said) })
     this.bots.set(name, bot)
     bot.ended.then((how) => {
       bot.how = how
       if (!bot.expected) this.#ownerGoes(bot)
     })
     await this.within(bot.ready, STANDS_MS)
+    if (isWarm)
+      await this.order(bot, 'warmUp', [], {
+        awaited: true,
+        heard: () => (bot.before = measure(bot.process.pid)),
+      })
     return bot
   }
 
   addRun(name, about) {
-    const run = new StagedRun(name, openWitness(scope), about)
+    const run = new StagedRun(name, this.#witnesses.get(name), about)
     this.runs.set(name, run)
     for (const lasting of this.#lasting) if (lasting.meets(run)) run.mayEnd(lasting.cause)
     return run
@@ -105,15 +125,35 @@ export class Stage {
     return run
   }
 
-  /** Nobody's run. */
-  async addStranger(who, options) {
-    const witness = openWitness(scope)
-    const child = spawn(program('stays'), [witness.path], { stdio: 'ignore', detached: true, ...options })
+  /** Nobody's run: `name` of the fixtures with the number `pid`, if that is given. False, if it could not be had. */
+  async addStranger(name, { who, pid, before, fixture = 'stays', args = [], isSlow = false, ...options }) {
+    const witness = this.#witnesses.get(name)
+    const file = program(fixture)
+    before?.()
+    const child = spawn(file, [witness.path, ...args], { stdio: 'ignore', detached: true, ...options })
     child.on('error', () => {})
-    await witness.ready(1, STANDS_MS)
-    const stranger = { who, pid: child.pid, witness }
+    const stranger = { who, pid: child.pid, witness, process: new ProcessHandle(child.pid) }
+    if (pid === undefined ? child.pid === undefined : child.pid !== pid) return this.#turnAway(stranger)
+    // Who waits for a lock may have to wait for long: then it is nobody yet.
+    const stands = await witness.ready(1, isSlow ? 300 : STANDS_MS).then(
+      () => true,
+      () => false,
+    )
+    if (!stands) return this.#turnAway(stranger)
     this.strangers.push(stranger)
     return stranger
+  }
+
+  #turnAway(stranger) {
+    stranger.witness.release()
+    stranger.process.signal('SIGKILL')
+    return false
+  }
+
+  /** It may go. */
+  dismiss(stranger) {
+    this.strangers = this.strangers.filter((it) => it !== stranger)
+    stranger.process.signal('SIGKILL')
   }
 
   async stands(run, count) {
@@ -171,7 +211,7 @@ export class Stage {
     const isOrphan = (run) => run.isKept && !this.bot(run.bot)
     const over = dryRun || policy !== 'terminate' ? undefined : this.during(isOrphan, 'reaped')
     const alive = [...this.runs.values()].filter(
-      (run) => run.mustBeRecorded && !this.bot(run.bot) && !run.isGone(),
+      (run) => run.mustBeRecorded && !run.registryLost && !this.bot(run.bot) && !run.isGone(),
     )
     const report = { by: bot.name, step: this.#at, dryRun, alive: alive.map(({ name }) => name) }
     return this.order(bot, 'reap', [{ policy, dryRun }], {
@@ -246,7 +286,16 @@ export class Stage {
     // Whoever says that it is over has no need of our end.
     run?.witness.release()
     const isGone = run?.isGone()
-    this.claims.push({ who, run: runId, reason, survivors: survivors.length, isGone, step: this.#at })
+    const hasBegun = run?.root !== undefined
+    this.claims.push({
+      who,
+      run: runId,
+      hasBegun,
+      reason,
+      survivors: survivors.length,
+      isGone,
+      step: this.#at,
+    })
   }
 
   #read() {
@@ -268,9 +317,21 @@ export class Stage {
       if (run.isStranger && run.endedAt === undefined && run.isGone()) run.endedAt = this.#at
   }
 
+  /** Puts one thing right again, if it is wrong. */
+  async remedy(what) {
+    const remedy = this.remedies.get(what)
+    this.remedies.delete(what)
+    return remedy ? await remedy() : false
+  }
+
   async relent() {
-    for (const remedy of this.remedies) await remedy()
-    this.remedies.clear()
+    // Those that are still to come may depend on forks.
+    for (const what of ['no forks', ...this.remedies.keys()]) await this.remedy(what)
+  }
+
+  /** What was on record until now may be lost. */
+  losesRegistry() {
+    for (const run of this.runs.values()) run.registryLost = true
   }
 
   async pass(ms) {

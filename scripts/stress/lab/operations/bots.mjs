@@ -6,11 +6,12 @@ export const botMoves = [
   {
     name: 'start',
     weight: 2,
-    draw: (draft) => (draft.bots.length < MOST_BOTS ? { bot: draft.addBot().name } : undefined),
-    tell: ({ bot }) => `bot ${bot} starts`,
-    async play(stage, { bot }) {
-      await stage.startBot(bot)
-    },
+    draw: (draft) =>
+      draft.bots.length < MOST_BOTS
+        ? { bot: draft.addBot().name, isWarm: draft.dice.chance(0.5) }
+        : undefined,
+    tell: ({ bot, isWarm }) => `bot ${bot} starts${isWarm ? ', and has had a run before' : ''}`,
+    play: async (stage, { bot, isWarm }) => (await stage.startBot(bot, { isWarm })) !== undefined,
   },
   {
     name: 'leave',

@@ -1,0 +1,21 @@
+/** Every write of a bot to a file takes its time, by the preloaded library of clock.mjs. */
+
+export const slowDiskMoves = [
+  {
+    name: 'slow-disk',
+    weight: 0.7,
+    draw: (draft) => draft.begin('slow disk') && { ms: draft.dice.pick([5, 40, 200]) },
+    tell: ({ ms }) => `every write of a bot to a file takes ${ms} ms from here on`,
+    play(stage, { ms }) {
+      stage.lies.slowDown(ms)
+      stage.remedies.set('slow disk', () => stage.lies.slowDown(0))
+    },
+  },
+  {
+    name: 'quick-disk',
+    weight: 0.7,
+    draw: (draft) => draft.end('slow disk'),
+    tell: () => 'writes are as fast as ever',
+    play: (stage) => stage.remedy('slow disk'),
+  },
+]
