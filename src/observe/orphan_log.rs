@@ -170,7 +170,7 @@ impl OrphanLog {
         if let Some(folder) = self.path.parent() {
             disk::make_folder(folder).map_err(Refusal::Failed)?;
         }
-        disk::open(&self.path, &disk::appending())
+        disk::open_to_extend(&self.path)
     }
 }
 

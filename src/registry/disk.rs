@@ -7,6 +7,7 @@
 //! | `options` | how a file of ours is opened: no link followed, no waiting, nobody else may read what is made |
 //! | `folder_builder` | how a folder is made, with all above it |
 //! | `refusal` | what it means that a file could not be opened |
+//! | `has_other_names` | whether an open file has more than one |
 //! | `stranger` | whose an open file is, if it is not ours |
 //! | `look`, `look_at` | the stamp of an open file, and of what is at a path, without following a link |
 //! | `is_momentary` | whether an error may be over in a moment |
@@ -133,6 +134,8 @@ pub enum Refusal {
     Symlink,
     /// Not a plain file.
     NotAFile,
+    /// It has another name, too: whoever has made that could have us write to any file of ours.
+    Linked,
     /// Another user's, named as the system names users.
     Foreign {
         owner: String,
@@ -145,6 +148,7 @@ impl fmt::Display for Refusal {
         match self {
             Self::Symlink => f.write_str("it is a symbolic link, and none is followed"),
             Self::NotAFile => f.write_str("it is not a plain file"),
+            Self::Linked => f.write_str("it has another name, too (a hard link)"),
             Self::Foreign { owner } => write!(f, "it belongs to another user ({owner})"),
             Self::Failed(error) => write!(f, "{error}"),
         }
@@ -175,7 +179,19 @@ pub fn appending() -> OpenOptions {
     options
 }
 
-/// A file to append to, made if it is not there.
+/// A file to write to the end of, made if it is not there. With two names it may be any file of ours, to which somebody who can write in
+/// this folder has made a link (where the kernel allows that: `fs.protected_hardlinks`).
+pub fn open_to_extend(path: &Path) -> Result<File, Refusal> {
+    let file = open(path, &appending())?;
+    if system::has_other_names(&file).map_err(Refusal::Failed)? { Err(Refusal::Linked) } else { Ok(file) }
+}
+
+/// The journal.
+pub fn open_journal(path: &Path) -> Result<File, RegistryError> {
+    open_to_extend(path).map_err(|refusal| refused(path, refusal, unwritable))
+}
+
+/// A file to be locked, made if it is not there. Nothing is written to it.
 pub fn open_to_append(path: &Path) -> Result<File, RegistryError> {
     open(path, &appending()).map_err(|refusal| refused(path, refusal, unwritable))
 }
@@ -274,6 +290,7 @@ fn refused(
     match refusal {
         Refusal::Symlink => RegistryError::Symlink { path: place },
         Refusal::NotAFile => RegistryError::NotAFile { path: place },
+        Refusal::Linked => RegistryError::Linked { path: place },
         Refusal::Foreign { owner } => RegistryError::Foreign { path: place, owner },
         Refusal::Failed(error) => otherwise(path, &error),
     }

@@ -24,6 +24,10 @@ pub enum RegistryError {
     NotAFile {
         path: PathBuf,
     },
+    /// It has another name, and may be any file of ours.
+    Linked {
+        path: PathBuf,
+    },
     /// Another user's. What it says about processes is that user's word.
     Foreign {
         path: PathBuf,
@@ -48,6 +52,7 @@ impl RegistryError {
             Self::Unreadable { .. } => "ERR_OWNED_REGISTRY_UNREADABLE",
             Self::Symlink { .. } => "ERR_OWNED_REGISTRY_SYMLINK",
             Self::NotAFile { .. } => "ERR_OWNED_REGISTRY_NOT_A_FILE",
+            Self::Linked { .. } => "ERR_OWNED_REGISTRY_LINKED",
             Self::Foreign { .. } => "ERR_OWNED_REGISTRY_FOREIGN",
             Self::Newer { .. } => "ERR_OWNED_REGISTRY_NEWER",
             Self::Duplicate { .. } => "ERR_OWNED_DUPLICATE_RUN",
@@ -84,6 +89,12 @@ impl fmt::Display for RegistryError {
                     path.display()
                 )
             }
+            Self::Linked { path } => write!(
+                f,
+                "{} has another name, too (a hard link), and may be any file: nothing is written to it. Remove it; what it \
+                 says stays under its other name.",
+                path.display()
+            ),
             Self::Foreign { path, owner } => write!(
                 f,
                 "{} belongs to another user ({owner}), who could name any process in it. Remove it, or choose another \

@@ -56,10 +56,10 @@ impl Journal {
     fn open(&mut self, paths: &Paths) -> Result<&mut File, RegistryError> {
         let file = match self.file.take() {
             Some(file) => file,
-            None => match disk::open_to_append(&paths.journal) {
+            None => match disk::open_journal(&paths.journal) {
                 Err(RegistryError::Unwritable { errno: Errno::ENOENT, .. }) => {
                     paths.make_folder()?;
-                    disk::open_to_append(&paths.journal)?
+                    disk::open_journal(&paths.journal)?
                 }
                 opened => opened?,
             },

@@ -156,6 +156,22 @@ fn a_link_in_the_place_of_a_file_is_refused_and_leads_nowhere() {
 }
 
 #[test]
+fn nothing_is_written_to_a_file_with_two_names() {
+    let folder = Folder::new("names");
+    let (target, link) = (folder.file("target", "old"), folder.0.join("link"));
+    std::fs::hard_link(&target, &link).unwrap();
+    for path in [&target, &link] {
+        assert!(matches!(open_to_extend(path), Err(Refusal::Linked)));
+        assert!(matches!(open_journal(path), Err(RegistryError::Linked { .. })));
+    }
+    // What is only locked, or read, may have as many as it likes: whoever makes copies by linking does no harm.
+    open_to_append(&link).unwrap();
+    assert_eq!(read(&link).unwrap().unwrap().0, b"old");
+    std::fs::remove_file(&link).unwrap();
+    open_to_extend(&target).unwrap();
+}
+
+#[test]
 fn any_path_that_the_system_can_hold_will_do() {
     let folder = Folder::new("paths");
     let long = ["long"; 40].map(|part| part.repeat(3)).join(std::path::MAIN_SEPARATOR_STR);

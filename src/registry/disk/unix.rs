@@ -45,6 +45,10 @@ pub fn stranger(_: &File, meta: &Metadata) -> Option<String> {
     (meta.uid() != geteuid().as_raw()).then(|| format!("uid {}", meta.uid()))
 }
 
+pub fn has_other_names(file: &File) -> io::Result<bool> {
+    file.metadata().map(|meta| meta.nlink() > 1)
+}
+
 pub fn look(file: &File) -> io::Result<Stamp> {
     file.metadata().map(|meta| stamp_of(&meta))
 }

@@ -170,6 +170,13 @@ unsafe fn name_of(sid: PSID) -> String {
     }
 }
 
+pub fn has_other_names(file: &File) -> io::Result<bool> {
+    let mut info = BY_HANDLE_FILE_INFORMATION::default();
+    // SAFETY: the handle is open, and the structure is as long as it is declared.
+    let is_seen = unsafe { GetFileInformationByHandle(file.as_raw_handle(), &raw mut info) != 0 };
+    if is_seen { Ok(info.nNumberOfLinks > 1) } else { Err(io::Error::last_os_error()) }
+}
+
 /// The volume and the number of the file on it, by which NTFS does not name another one later. (ReFS has longer numbers; of those
 /// it is the lower half.) The time of change, unlike that of the last write, cannot be set back by copying a file.
 pub fn look(file: &File) -> io::Result<Stamp> {
