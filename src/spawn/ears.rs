@@ -101,14 +101,14 @@ impl Ears {
     }
 
     /// A command runs as the same user as its keeper and can stop it, and a keeper that is stopped keeps no deadline. So it is woken
-    /// when its time has come, and again, should the deadline have been moved. Until it is aborted.
+    /// when its time has come, and killed if that is in vain; and again, should the deadline have been moved. Until it is aborted.
     fn keep_the_keeper_awake(&self) -> Option<AbortHandle> {
         let every = self.timeout?.saturating_add(OVERDUE);
         let run = self.run.clone();
         let task = async move {
             loop {
                 tokio::time::sleep(every).await;
-                run.wake_keeper();
+                run.rouse_keeper().await;
             }
         };
         Some(runtime::get().ok()?.loop_handle.spawn(task).abort_handle())

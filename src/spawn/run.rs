@@ -128,10 +128,10 @@ impl Run {
     pub(super) fn silent(&self, limit_ms: u64) {
         // A keeper that cannot be told is dead, which its listener notices. One that was stopped hears it when it is woken.
         let _ = self.ask(&Request::Silent { limit_ms });
-        self.wake_keeper();
+        self.ending();
     }
 
-    /// Its keeper has begun to end the tree, and gives it the run's own grace.
+    /// Its keeper has begun to end the tree, or is to, and gives it the run's own grace.
     pub(super) fn ending(&self) {
         self.watch(Duration::from_millis(self.0.grace_ms).saturating_add(PATIENCE));
     }
@@ -164,8 +164,8 @@ impl Run {
         }
     }
 
-    pub(super) fn wake_keeper(&self) {
-        self.0.line.wake();
+    pub(super) fn rouse_keeper(&self) -> impl Future<Output = ()> + Send + 'static {
+        self.0.line.rouse()
     }
 
     /// The run's end has been heard.

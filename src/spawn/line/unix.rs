@@ -13,7 +13,7 @@ use tokio::io::unix::AsyncFd;
 use crate::contain::ProcessInfo;
 use crate::contain::cgroup::Recorded;
 use crate::contain::outside::{self, Target};
-use crate::identity::ProcessRef;
+use crate::identity::{ProcessRef, read_stat};
 use crate::keeper::channel;
 use crate::keeper::protocol::{self, Inbox, Report, Request};
 use crate::keeper::visit::Visit;
@@ -76,9 +76,20 @@ impl Line {
         let _ = shutdown(self.control.as_raw_fd(), Shutdown::Both);
     }
 
-    /// Who is not stopped does not notice.
-    pub fn wake(&self) {
-        wake(&self.keeper);
+    /// Wakes a keeper that has something to do by now. One that is found held still at every look, because it is stopped again and
+    /// again, or traced by its own command, which no signal wakes but SIGKILL, is killed: then its tree falls to the zygote.
+    pub fn rouse(&self) -> impl Future<Output = ()> + Send + 'static {
+        let keeper = self.keeper.clone();
+        async move {
+            for _ in 0..LOOKS {
+                wake(&keeper);
+                tokio::time::sleep(BETWEEN_LOOKS).await;
+                if !is_held(&keeper) {
+                    return;
+                }
+            }
+            let _ = keeper.signal(libc::SIGKILL);
+        }
     }
 
     /// A command runs as the same user as its keeper, and can stop it. One that was stopped is woken, and one that has not
@@ -94,6 +105,15 @@ impl Line {
     }
 }
 
+/// A person who looks into a keeper with a debugger holds it for a moment, too.
+const LOOKS: u32 = 10;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
+
+fn is_held(keeper: &ProcessRef) -> bool {
+    read_stat(keeper.pid).is_ok_and(|stat| stat.start == keeper.start && matches!(stat.state, 'T' | 't'))
+}
+
+/// Who is not stopped does not notice.
 fn wake(keeper: &ProcessRef) {
     let _ = keeper.signal(libc::SIGCONT);
 }

@@ -58,7 +58,9 @@ impl Line {
 
     /// A task cannot be stopped.
     #[allow(clippy::unused_self)] // As elsewhere.
-    pub fn wake(&self) {}
+    pub fn rouse(&self) -> std::future::Ready<()> {
+        std::future::ready(())
+    }
 
     #[allow(clippy::unused_self)]
     pub fn insist(&self, _limit: Duration) -> Option<std::future::Ready<()>> {
