@@ -101,8 +101,18 @@ function pathOf(given: unknown): string {
     if (given === '')
       throw invalidValue('options.registryPath', given, 'must be the path of a file, or be left out')
   }
-  const path = given ?? (process.env.SPAWN_OWNED_REGISTRY || DEFAULT_PATH)
+  const path = given ?? (fromEnvironment() || DEFAULT_PATH)
   return absolute(path, "registry's", 'options.registryPath or $SPAWN_OWNED_REGISTRY')
+}
+
+/**
+ * A program that has more rights than whoever has started it (setuid) does not write where it is told by that one's environment. Node
+ * does the same with variables of its own.
+ */
+function fromEnvironment(): string | undefined {
+  const { getuid, geteuid, getgid, getegid } = process
+  const isRaised = getuid?.() !== geteuid?.() || getgid?.() !== getegid?.()
+  return isRaised ? undefined : process.env.SPAWN_OWNED_REGISTRY
 }
 
 /** Undefined: no log. */

@@ -1,16 +1,8 @@
-import {
-  accessSync,
-  constants,
-  existsSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  statSync,
-} from 'node:fs'
+import { accessSync, constants, existsSync, mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs'
 import { release, tmpdir } from 'node:os'
 import { basename, dirname, join } from 'node:path'
 import { version } from '../../../package.json'
+import { readFile } from '../files.js'
 import type { Context, Outcome } from '../terminal.js'
 import { type Colour, printable } from '../text.js'
 
@@ -108,7 +100,7 @@ async function registry({ supervisor }: Context): Promise<Check[]> {
   }
   const checks: Check[] = []
   try {
-    const { entries } = JSON.parse(readFileSync(path, 'utf8')) as { entries: unknown[] }
+    const { entries } = JSON.parse(readFile(path)) as { entries: unknown[] }
     accessSync(path, constants.R_OK | constants.W_OK)
     accessSync(folder, constants.W_OK)
     const journal = statSync(`${path}.journal`, { throwIfNoEntry: false })?.size ?? 0
@@ -117,6 +109,7 @@ async function registry({ supervisor }: Context): Promise<Check[]> {
   } catch (error) {
     checks.push({ name: 'registry', status: 'failed', detail: `${path}: ${(error as Error).message}` })
   }
+  checks.push(...whoWritesIn(folder))
   const corrupt = namesIn(folder).filter((name) => name.startsWith(`${basename(path)}.corrupt-`))
   if (corrupt.length > 0) {
     const detail = `${corrupt.join(', ')}: could not be read once and was set aside; look at it, then delete it`
@@ -128,6 +121,18 @@ async function registry({ supervisor }: Context): Promise<Check[]> {
     checks.push({ name: 'orphans', status: 'warning', detail })
   }
   return checks
+}
+
+/** Their files are refused; but they can move ours away, and put theirs in the way. */
+function whoWritesIn(folder: string): Check[] {
+  const [OTHERS, STICKY] = [0o022, 0o1000]
+  const meta = statSync(folder, { throwIfNoEntry: false })
+  if (!meta || process.platform === 'win32') return []
+  const isOthers = meta.uid !== 0 && meta.uid !== process.geteuid?.()
+  if (!isOthers && ((meta.mode & OTHERS) === 0 || (meta.mode & STICKY) !== 0)) return []
+  const who = isOthers ? `it is user ${meta.uid}'s` : 'its mode lets others write in it'
+  const detail = `${folder}: ${who}, so others can keep bots from working: give it to the bot's user, mode 0700 or 0755`
+  return [{ name: 'folder', status: 'warning', detail }]
 }
 
 function namesIn(folder: string): string[] {

@@ -1,8 +1,9 @@
-import { closeSync, fstatSync, openSync, readFileSync, readSync, watch } from 'node:fs'
+import { closeSync, fstatSync, readSync, watch } from 'node:fs'
 import { dirname } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { RunRecord, Supervisor } from '../../../index.js'
 import { eventLogOf, parseDecision } from '../event-log.js'
+import { openFile, readFile } from '../files.js'
 import type { Context, Outcome } from '../terminal.js'
 import { printable } from '../text.js'
 
@@ -29,7 +30,7 @@ export async function events(context: Context): Promise<Outcome> {
 
 const linesOf = (path: string): string[] => {
   try {
-    return readFileSync(path, 'utf8').split('\n').filter(Boolean)
+    return readFile(path).split('\n').filter(Boolean)
   } catch {
     return []
   }
@@ -56,7 +57,7 @@ class Tail {
   read(): string[] {
     let fd: number
     try {
-      fd = openSync(this.#path, 'r')
+      fd = openFile(this.#path)
     } catch {
       return []
     }
@@ -77,7 +78,9 @@ class Tail {
   /** What was written to the file that has been moved aside since we have read it. */
   #remainder(): string[] {
     try {
-      const text = readFileSync(`${this.#path}.1`).subarray(this.#at).toString()
+      const text = Buffer.from(readFile(`${this.#path}.1`))
+        .subarray(this.#at)
+        .toString()
       return (this.#rest + text).split('\n').filter(Boolean)
     } catch {
       return []

@@ -1,6 +1,6 @@
-import { readFileSync } from 'node:fs'
 import type { SurveyedRun } from '../../../index.js'
 import { DECISIONS, eventLogOf, parseDecision } from '../event-log.js'
+import { readFile } from '../files.js'
 import { totalsOf } from '../runs.js'
 import type { Context, Outcome } from '../terminal.js'
 
@@ -21,7 +21,7 @@ export interface Sample {
 function pastDecisions(registryPath: string): string[] {
   return eventLogOf(registryPath).flatMap((path) => {
     try {
-      return readFileSync(path, 'utf8').split('\n')
+      return readFile(path).split('\n')
     } catch {
       return []
     }
