@@ -14,7 +14,7 @@
  */
 
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { cpus, release, tmpdir } from 'node:os'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
@@ -26,7 +26,7 @@ import * as importCost from './import.mjs'
 import * as intent from './intent.mjs'
 import * as keeperStart from './keeper-start.mjs'
 import { curves } from './lib/curves.mjs'
-import { busyShare } from './lib/proc.mjs'
+import { thisMachine } from './lib/machine.mjs'
 import { steps } from './lib/steps.mjs'
 import { plot } from './lib/svg.mjs'
 import { growthTable, markdown, stepsTable, terminalTable } from './lib/table.mjs'
@@ -58,20 +58,12 @@ process.env.SPAWN_OWNED_REGISTRY = join(scratch, 'process-registry.json')
 process.on('exit', () => rmSync(scratch, { recursive: true, force: true }))
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.once(signal, () => process.exit(1))
 
-const busy = await busyShare(500)
+const { facts: machine, text: subtitle, busy } = await thisMachine()
 if (busy > 0.05) {
-  console.error(`  ${percent(busy)} of the CPUs are busy with something else: these figures are provisional`)
+  console.error(
+    `  ${machine.busyBefore} of the CPUs are busy with something else: these figures are provisional`,
+  )
 }
-const machine = {
-  cpu: cpus()[0].model.trim(),
-  cores: cpus().length,
-  // Without what a distribution or a hoster appends.
-  kernel: /^[\d.]+/.exec(release())[0],
-  node: process.version,
-  date: new Date().toISOString().slice(0, 10),
-  busyBefore: percent(busy),
-}
-const subtitle = `${machine.cpu}, ${machine.cores} cores, Linux ${machine.kernel}, Node ${machine.node}, ${machine.date}`
 if (chosen.length > 0) await reportTargets()
 if (isWhole || options.growth) await reportGrowth()
 if (isWhole || options.breakdown) await reportBreakdown()
@@ -147,10 +139,6 @@ async function measured(name, measure) {
   } finally {
     progress(`${((performance.now() - began) / 1000).toFixed(1)} s`)
   }
-}
-
-function percent(share) {
-  return `${Math.round(share * 100)} %`
 }
 
 function json(facts) {

@@ -101,7 +101,7 @@ export function stepsTable(bars) {
   )
 }
 
-function plainTable(headers, rows) {
+export function plainTable(headers, rows) {
   const line = (columns) => `| ${columns.join(' | ')} |`
   return `${[line(headers), line(headers.map(() => '---')), ...rows.map(line)].join('\n')}\n`
 }

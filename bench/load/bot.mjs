@@ -1,0 +1,200 @@
+/**
+ * The bot under load: `node bot.mjs <subject>`. Told by its channel what to do; ends, and what it has started with it, when that closes.
+ *
+ * It keeps its own books of what it was told about each run, and compares them with what must have happened.
+ */
+
+import { once } from 'node:events'
+import { readdirSync, readFileSync } from 'node:fs'
+import { monitorEventLoopDelay } from 'node:perf_hooks'
+import { setTimeout as delay } from 'node:timers/promises'
+import { processStat } from '../lib/proc.mjs'
+import { summary } from '../lib/stats.mjs'
+import { loadSubject } from '../lib/subjects.mjs'
+
+const start = await loadSubject(process.argv[2])
+const orders = { live, steady, leftovers }
+
+process.on('message', async ({ order, args }) => {
+  try {
+    process.send({ value: await orders[order](args) })
+  } catch (error) {
+    process.send({ error: error.stack })
+  }
+})
+process.on('disconnect', () => process.exit())
+process.send('ready')
+
+/** So many runs at once: until all are started, what they cost while nothing happens, and until all are ended. */
+async function live({ count }) {
+  const books = new Books()
+  const histogram = watchLoop()
+  const before = performance.now()
+  const runs = Array.from({ length: count }, () =>
+    books.enter(start('/bin/sleep', ['3600'], { stdio: 'ignore' })),
+  )
+  const called = performance.now()
+  await Promise.all(runs.map((run) => run.spawned))
+  const started = performance.now()
+  const [cpu, residentKb] = [process.cpuUsage(), process.memoryUsage.rss() / 1024]
+  await delay(3000)
+  const idle = process.cpuUsage(cpu)
+  const asked = performance.now()
+  for (const { child } of runs) child.cancel ? child.cancel() : child.kill()
+  await Promise.all(runs.map((run) => run.over))
+  return {
+    calledMs: called - before,
+    startedMs: started - before,
+    idleCpuMs: (idle.user + idle.system) / 1000,
+    residentKb,
+    endedMs: performance.now() - asked,
+    loop: histogram.stop(),
+    ...books.sum(),
+  }
+}
+
+/** The commands, in turn: what each says, and how it ends. */
+const COMMANDS = [
+  { command: ['/bin/true', []], output: '', code: 0 },
+  { command: ['/bin/sh', ['-c', 'echo hello; exit 3']], output: 'hello\n', code: 3 },
+  {
+    command: ['/bin/sh', ['-c', 'cat; sleep 0.1 & wait']],
+    input: 'some words',
+    output: 'some words',
+    code: 0,
+  },
+]
+
+/** So many a second, for so long, whatever becomes of them meanwhile. */
+async function steady({ perSecond, seconds }) {
+  const books = new Books()
+  const histogram = watchLoop()
+  const calls = []
+  const began = performance.now()
+  let most = 0
+  for (let i = 0; i < perSecond * seconds; i++) {
+    const due = began + (i * 1000) / perSecond
+    const early = due - performance.now()
+    if (early > 0) await delay(early)
+    // Who is late catches up, but lets the event loop come round.
+    else await new Promise(setImmediate)
+    const { command, input, output, code } = COMMANDS[i % COMMANDS.length]
+    const before = performance.now()
+    const child = start(...command, { stdio: 'pipe' })
+    calls.push(performance.now() - before)
+    books.enter(child, { output, code })
+    child.stdin.on('error', () => {})
+    child.stdin.end(input)
+    most = Math.max(most, books.open)
+  }
+  const late = performance.now() - began - seconds * 1000
+  await books.closed()
+  return { calls: summary(calls), lateMs: late, most, loop: histogram.stop(), ...books.sum() }
+}
+
+/** What was told about runs: each must be told once, and must be true. */
+class Books {
+  open = 0
+  #entries = []
+  #onClosed = () => {}
+
+  enter(child, expected) {
+    const entry = { spawn: 0, exit: 0, close: 0, errors: [], output: '', child, expected }
+    this.#entries.push(entry)
+    this.open++
+    entry.since = performance.now()
+    entry.spawned = once(child, 'spawn')
+    entry.over = once(child, 'close')
+    child.on('spawn', () => entry.spawn++)
+    child.on('error', (error) => entry.errors.push(error.message))
+    child.on('exit', (code) => {
+      entry.exit++
+      entry.code = code
+      entry.exitMs = performance.now() - entry.since
+    })
+    child.on('close', () => {
+      entry.close++
+      if (--this.open === 0) this.#onClosed()
+    })
+    child.stdout?.on('data', (chunk) => {
+      entry.output += chunk
+    })
+    child.wait?.().then((exit) => {
+      entry.reason = exit.reason
+    })
+    return entry
+  }
+
+  async closed() {
+    if (this.open > 0) {
+      await new Promise((resolve) => {
+        this.#onClosed = resolve
+      })
+    }
+    // Whoever is told twice is told soon.
+    await delay(500)
+  }
+
+  sum() {
+    const wrong = this.#entries.flatMap((entry) => faults(entry))
+    return {
+      runs: this.#entries.length,
+      wrong: wrong.length,
+      examples: wrong.slice(0, 3),
+      exits: summary(this.#entries.map(({ exitMs }) => exitMs ?? Number.NaN)),
+    }
+  }
+}
+
+function faults({ spawn, exit, close, errors, output, code, reason, child, expected }) {
+  const found = []
+  if (spawn !== 1 || exit !== 1 || close !== 1)
+    found.push(`spawn, exit, close told ${[spawn, exit, close]} times`)
+  if (errors.length > 0) found.push(`error: ${errors[0]}`)
+  if (expected && (output !== expected.output || code !== expected.code))
+    found.push(`said ${JSON.stringify(output)} and ended with ${code}`)
+  if (expected && child.wait && reason !== 'exit') found.push(`its reason is ${reason}`)
+  return found
+}
+
+/** How late the event loop came round, in milliseconds. */
+function watchLoop() {
+  const histogram = monitorEventLoopDelay({ resolution: 5 })
+  histogram.enable()
+  return {
+    stop() {
+      histogram.disable()
+      const ms = (nanoseconds) => Math.max(0, nanoseconds / 1e6 - 5)
+      return {
+        p50: ms(histogram.percentile(50)),
+        p90: ms(histogram.percentile(90)),
+        p99: ms(histogram.percentile(99)),
+        max: ms(histogram.max),
+      }
+    },
+  }
+}
+
+/** What this process has, to be compared with what it had. */
+async function leftovers() {
+  // Helpers that wait for the next run are no leftovers of the last ones, but their number must not grow.
+  await delay(500)
+  const children = readFileSync(`/proc/self/task/${process.pid}/children`, 'utf8').split(' ').filter(Boolean)
+  return {
+    descriptors: readdirSync('/proc/self/fd').length,
+    threads: readdirSync('/proc/self/task').length,
+    children: children.length,
+    zombies: children.filter((pid) => processStat(Number(pid))?.state === 'Z').length,
+    residentMb: process.memoryUsage.rss() / (1 << 20),
+    entries: entriesIn(process.env.SPAWN_OWNED_REGISTRY),
+  }
+}
+
+function entriesIn(path) {
+  try {
+    return JSON.parse(readFileSync(path, 'utf8')).entries.length
+  } catch (error) {
+    if (error.code === 'ENOENT') return 0
+    throw error
+  }
+}

@@ -1,0 +1,145 @@
+/**
+ * npm run load [-- --minutes 5] [-- --rate 50] [-- --live 1000]
+ *
+ * A bot that has a thousand runs at once, and one that starts fifty a second for minutes while other processes want every CPU: whether
+ * anything is lost, told twice or left behind, and how late the event loop is. Beside it, for a minute, a bot with child_process.
+ *
+ * Prints a table and writes it to bench/results/load.json and load.md. Ends with 1 if anything was wrong.
+ */
+
+import { fork } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { availableParallelism, tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { parseArgs } from 'node:util'
+import { thisMachine } from '../lib/machine.mjs'
+import { NODE, OURS } from '../lib/subjects.mjs'
+import { plainTable } from '../lib/table.mjs'
+
+const { values } = parseArgs({
+  options: {
+    minutes: { type: 'string', default: '5' },
+    rate: { type: 'string', default: '50' },
+    live: { type: 'string', default: '1000' },
+  },
+})
+const [minutes, perSecond, count] = [values.minutes, values.rate, values.live].map(Number)
+/** Enough to compare the two; what takes minutes to show is ours to fear. */
+const THEIR_MINUTES = 1
+/** A bot keeps some memory that it had to get: for its own books of thousands of runs, too. */
+const GROWTH_MB = 40
+
+const here = (name) => fileURLToPath(new URL(name, import.meta.url))
+const scratch = mkdtempSync(join(tmpdir(), 'spawn-owned-load-'))
+const processes = new Set()
+process.on('exit', () => {
+  for (const child of processes) child.kill('SIGKILL')
+  rmSync(scratch, { recursive: true, force: true })
+})
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.once(signal, () => process.exit(1))
+
+const results = {
+  [OURS]: await underLoad(OURS, minutes),
+  [NODE]: await underLoad(NODE, Math.min(minutes, THEIR_MINUTES)),
+}
+report(await thisMachine())
+process.exit()
+
+async function underLoad(subject, minutes) {
+  console.error(`  ${subject}: ${count} at once`)
+  const bot = await startBot(subject)
+  // Helpers, threads and caches that every bot has once it has started something are none of what is left.
+  await bot.ask('steady', { perSecond, seconds: 1 })
+  const before = await bot.ask('leftovers')
+  const live = await bot.ask('live', { count })
+  console.error(`  ${subject}: ${perSecond} a second for ${minutes} minutes`)
+  const pressure = Array.from({ length: availableParallelism() }, () => started(here('./busy.mjs')))
+  const steady = await bot.ask('steady', { perSecond, seconds: minutes * 60 })
+  for (const child of pressure) child.kill('SIGKILL')
+  const after = await bot.ask('leftovers')
+  bot.child.disconnect()
+  await once(bot.child, 'exit')
+  return { minutes, live, steady, before, after, faults: faults({ live, steady, before, after }) }
+}
+
+function faults({ live, steady, before, after }) {
+  const found = [...live.examples, ...steady.examples]
+  for (const what of ['descriptors', 'threads', 'children'])
+    if (after[what] > before[what]) found.push(`${what}: ${before[what]} before, ${after[what]} after`)
+  if (after.zombies > 0) found.push(`${after.zombies} zombies`)
+  if (after.entries > 0) found.push(`${after.entries} entries in the registry`)
+  if (after.residentMb - before.residentMb > GROWTH_MB)
+    found.push(`${Math.round(after.residentMb - before.residentMb)} MB more than before`)
+  return found
+}
+
+async function startBot(subject) {
+  const registry = join(scratch, subject, 'process-registry.json')
+  const child = started(here('./bot.mjs'), [subject], { SPAWN_OWNED_REGISTRY: registry })
+  await once(child, 'message')
+  const ask = async (order, args) => {
+    child.send({ order, args })
+    const [{ value, error }] = await Promise.race([
+      once(child, 'message'),
+      once(child, 'exit').then(([code, signal]) => [{ error: `the bot has ended (${signal ?? code})` }]),
+    ])
+    if (error) throw new Error(`${subject}: ${order}: ${error}`)
+    return value
+  }
+  return { child, ask }
+}
+
+function started(program, args = [], env = {}) {
+  const child = fork(program, args, { env: { ...process.env, ...env } })
+  processes.add(child)
+  child.once('exit', () => processes.delete(child))
+  return child
+}
+
+function report(machine) {
+  const columns = [OURS, NODE]
+  const ms = (value) => `${value.toFixed(value < 10 ? 2 : 0)} ms`
+  const spread = ({ p50, p90, p99, max }) => [p50, p90, p99, max].map((value) => value.toFixed(2)).join(' / ')
+  const line = (what, read) => [what, ...columns.map((subject) => read(results[subject]))]
+  const table = plainTable(
+    ['', ...columns],
+    [
+      line(`${count} at once: all calls`, ({ live }) => ms(live.calledMs)),
+      line('all started', ({ live }) => ms(live.startedMs)),
+      line('all ended, and told so', ({ live }) => ms(live.endedMs)),
+      line('resident then', ({ live }) => `${(live.residentKb / 1024).toFixed(0)} MB`),
+      line('CPU of the bot in 3 s of nothing', ({ live }) => ms(live.idleCpuMs)),
+      line('event loop late by, p50/p90/p99/max ms', ({ live }) => spread(live.loop)),
+      line(`${perSecond} a second, all CPUs busy: for`, ({ minutes }) => `${minutes} min`),
+      line('runs', ({ steady }) => steady.runs.toLocaleString('en')),
+      line('behind at the end by', ({ steady }) => ms(Math.max(0, steady.lateMs))),
+      line('most at once', ({ steady }) => String(steady.most)),
+      line('spawn call, p50/p90/p99/max ms', ({ steady }) => spread(steady.calls)),
+      line('spawn → exit, p50/p90/p99/max ms', ({ steady }) => spread(steady.exits)),
+      line('event loop late by, p50/p90/p99/max ms', ({ steady }) => spread(steady.loop)),
+      line('told wrongly, twice or not at all', ({ live, steady }) => String(live.wrong + steady.wrong)),
+      ...['descriptors', 'threads', 'children'].map((what) =>
+        line(`${what} before → after`, ({ before, after }) => `${before[what]} → ${after[what]}`),
+      ),
+      line('zombies', ({ after }) => String(after.zombies)),
+      line('resident before → after', ({ before, after }) =>
+        [before, after].map(({ residentMb }) => `${residentMb.toFixed(0)} MB`).join(' → '),
+      ),
+      line('entries left in the registry', ({ after }) => String(after.entries)),
+    ],
+  )
+  console.log(`\n${table}`)
+  const folder = here('../results')
+  mkdirSync(folder, { recursive: true })
+  writeFileSync(
+    join(folder, 'load.json'),
+    `${JSON.stringify({ machine: machine.facts, results }, null, 2)}\n`,
+  )
+  writeFileSync(join(folder, 'load.md'), `# Under load\n\n${machine.text}.\n\n${table}`)
+  for (const fault of results[OURS].faults) {
+    console.error(`  wrong: ${fault}`)
+    process.exitCode = 1
+  }
+}
