@@ -80,7 +80,7 @@ async function takeNote(owner: Owner, record: RunRecord): Promise<AdoptedRun> {
 
 /** The one that lives, if there is one. */
 function find(owner: Owner, runId: string): RunRecord | undefined {
-  const records = owner.registry.list().filter((record) => record.runId === runId)
+  const records = owner.registry.list({ runId }).filter((record) => record.runId === runId)
   return records.find((record) => !hasEnded(record)) ?? records[0]
 }
 

@@ -1,11 +1,11 @@
 // cancel: by run, by id or by filter, whoever owns what is meant.
 
 import { ChildProcess } from 'node:child_process'
-import type { CancelOptions, CancelResult, RunExit, RunFilter, RunRecord } from '../index.js'
+import type { CancelOptions, CancelResult, RunExit, RunRecord } from '../index.js'
 import { AdoptedRun } from './adopted-run.js'
 import { type How, readCancelOptions } from './cancel-options.js'
 import { codedError } from './errors.js'
-import { isSpawned, type Matcher, matchingTarget } from './filters.js'
+import { isSpawned, type Matcher, matchingTarget, narrowed } from './filters.js'
 import { OwnedProcess } from './owned-process.js'
 import type { Owner } from './owner.js'
 import { exitOfEnded, exitOfRecord, isOver } from './records.js'
@@ -69,16 +69,6 @@ async function findRecords(
     owner.report({ kind: 'unreadable', message })
     return []
   }
-}
-
-/** What the native side can look for. It only narrows the search: what a target means is for `matches` to say. */
-function narrowed(target: unknown): RunFilter {
-  if (typeof target === 'string') return { runId: target }
-  const { runId, sessionId, scopeKey } = target as RunFilter
-  const given = Object.entries({ runId, sessionId, scopeKey }).filter(
-    ([, value]) => typeof value === 'string',
-  )
-  return Object.fromEntries(given)
 }
 
 /** Whether the record's run is in our table, and known better from there: also if another bot's entry is about to go. */

@@ -44,6 +44,16 @@ export function matchingTarget(target: unknown): Matcher {
   return matching(target)
 }
 
+/** What the native side can look for. It only narrows the search: what a target means is for `matches` to say. */
+export function narrowed(target: unknown): RunFilter {
+  if (typeof target === 'string') return { runId: target }
+  const { runId, sessionId, scopeKey } = target as RunFilter
+  const given = Object.entries({ runId, sessionId, scopeKey }).filter(
+    ([, value]) => typeof value === 'string',
+  )
+  return Object.fromEntries(given)
+}
+
 type Criterion = (typeof criteria)[number]
 
 function read(filter: RunFilter) {

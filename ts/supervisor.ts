@@ -55,7 +55,7 @@ export class Supervisor extends EventEmitter implements Public.Supervisor {
 
   readonly list = (filter?: Public.RunFilter) => {
     const matches = matchingOrAll(filter)
-    return this.#owner.registry.list().filter((record) => record.state !== 'exited' && matches(record))
+    return this.#owner.registry.list(filter).filter((record) => record.state !== 'exited' && matches(record))
   }
 
   readonly survey = async (filter?: Public.RunFilter) => {

@@ -72,11 +72,19 @@ impl Registry {
         Ok(Self { instance, plans: Arc::default(), scope: None })
     }
 
-    /// Every entry, everybody's, as JSON.
+    /// The entries that match a filter, or all, everybody's, as JSON.
     #[napi(catch_unwind)]
-    pub fn list(&self) -> Result<String, Error<String>> {
-        let table = self.instance.registry.load().map_err(|error| coded(error.code(), &error))?;
-        json(&table.sorted())
+    pub fn list(&self, filter: Option<String>) -> Result<String, Error<String>> {
+        let registry = self.instance.registry;
+        let table = match filter {
+            Some(filter) => {
+                let filter: Filter =
+                    serde_json::from_str(&filter).map_err(|error| coded("ERR_INVALID_ARG_VALUE", &error))?;
+                registry.load_wanted(|record| filter.matches(record))
+            }
+            None => registry.load(),
+        };
+        json(&table.map_err(|error| coded(error.code(), &error))?.sorted())
     }
 
     /// The entries that match a filter, likewise, but without holding up the event loop.
@@ -85,9 +93,9 @@ impl Registry {
         let instance = self.instance.clone();
         in_background(env, move || {
             let filter: Filter = parse(&filter)?;
-            let table = instance.registry.load().map_err(|error| Failure::new(error.code(), &error))?;
-            let found = table.sorted().into_iter().filter(|record| filter.matches(record));
-            Ok(found.cloned().collect::<Vec<_>>())
+            let table = instance.registry.load_wanted(|record| filter.matches(record));
+            let table = table.map_err(|error| Failure::new(error.code(), &error))?;
+            Ok(table.sorted().into_iter().cloned().collect::<Vec<_>>())
         })
     }
 

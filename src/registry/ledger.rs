@@ -159,6 +159,15 @@ impl Registry {
         Ok(table)
     }
 
+    /// Those that are wanted, by what never changes about an entry. If there are many others, that is much cheaper than all of them.
+    pub fn load_wanted(&self, wanted: impl Fn(&Record) -> bool) -> Result<Table, RegistryError> {
+        let search = |table: &Table| table.records().filter(|record| wanted(record)).cloned().collect();
+        let mut table = Table::new(self.find(search, &wanted)?);
+        self.inner().own.correct(&mut table);
+        table.retain(wanted);
+        Ok(table)
+    }
+
     /// What is on the disk. The file is read again only if it is another one than last time.
     fn read(&self) -> Result<Table, RegistryError> {
         let mut last = self.last_read.lock().unwrap_or_else(PoisonError::into_inner);

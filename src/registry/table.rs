@@ -37,6 +37,10 @@ impl Table {
         self.entries.remove(key).map(Kept::into_record)
     }
 
+    pub fn retain(&mut self, wanted: impl Fn(&Record) -> bool) {
+        self.entries.retain(|_, entry| wanted(entry));
+    }
+
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
