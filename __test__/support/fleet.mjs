@@ -192,7 +192,8 @@ class Program {
 
   /** Nobody is left who could do something about the others. */
   async killWithHelpers() {
-    await killWithHelpers(this.pid, () => this.kill())
+    await killWithHelpers(this.pid)
+    await this.#ended
   }
 }
 
