@@ -15,6 +15,11 @@ export function checkObject(value: unknown, name: string): asserts value is obje
     throw invalidType(name, 'of type object', value)
 }
 
+/** A copy without a prototype: what somebody has put on Object.prototype is not an option. */
+export function ownOptions<Options extends object>(given: unknown): Options {
+  return { __proto__: null, ...(given as Options) }
+}
+
 export function checkString(
   value: unknown,
   name: string,

@@ -34,8 +34,7 @@ export function invalidValue(name: string, value: unknown, reason = 'is invalid'
 }
 
 export function outOfRange(name: string, range: string, value: unknown): Error {
-  // What is no number may not be convertible to text at all.
-  const shown = typeof value === 'number' ? String(value) : inspect(value).slice(0, 128)
+  const shown = inspect(value).slice(0, 128)
   const message = `The value of "${name}" is out of range. It must be ${range}. Received ${shown}`
   return codedError(RangeError, 'ERR_OUT_OF_RANGE', message)
 }

@@ -10,6 +10,7 @@ import {
   duration,
   flag,
   optionalText,
+  ownOptions,
   preview,
   readLabels,
 } from './checks.js'
@@ -82,8 +83,7 @@ export function readArguments(
   if (given !== undefined && (given === null || typeof given !== 'object' || Array.isArray(given))) {
     throw invalidType('options', 'of type object', given)
   }
-  // Without a prototype: what somebody has put on Object.prototype is not an option.
-  const options = { __proto__: null, ...given } as unknown as SpawnOwnedOptions
+  const options = ownOptions<SpawnOwnedOptions>(given)
   const { file, argv, verbatim } = commandLine(command, args, options)
   const killSignal = delivered(killSignalNumber(options.killSignal))
   const terminal = readTerminal(options)
