@@ -68,7 +68,7 @@ describe('import and require', () => {
     assert.equal(outcome, 'cancelled')
   })
 
-  test('give child_process with another spawn', () => {
+  test('give child_process with other functions where they do not block', () => {
     const required = require('spawn-owned/child_process')
     const expected = Object.keys(child_process).toSorted()
     assert.deepEqual(Object.keys(required).toSorted(), expected)
@@ -79,11 +79,13 @@ describe('import and require', () => {
         .toSorted(),
       expected,
     )
+    const ours = ['exec', 'execFile', 'fork', 'spawn']
     for (const name of expected) {
-      const same = name === 'spawn' ? names.spawnOwned : child_process[name]
+      const same = ours.includes(name) ? required[name] : child_process[name]
       assert.deepEqual([required[name], dropIn[name], dropInNames[name]], [same, same, same], name)
     }
-    assert.notEqual(dropIn.spawn, child_process.spawn)
+    for (const name of ours) assert.notEqual(dropIn[name], child_process[name])
+    assert.equal(dropIn.spawn, names.spawnOwned)
   })
 })
 
@@ -210,7 +212,14 @@ export async function run(): Promise<RunExit> {
   const { outcome, exits }: CancelResult = await cancel(target, { signal: 'SIGINT', reason: 'shutdown', graceMs: 5 })
   const known: 'cancelled' | 'already-exited' | 'not-found' = outcome
   const reasons: TerminationReason[] = exits.map((exit) => exit.reason)
-  console.log(plain.pid, state, known, reasons, wrong, owned.wait(), nodes.execFile, nodes.spawn('x').runId)
+  console.log(plain.pid, state, known, reasons, wrong, owned.wait(), nodes.spawnSync, nodes.spawn('x').runId)
+  nodes.exec('x', { sessionId: 's' }, (error, stdout) => console.log(error?.cmd.trim(), stdout.trim())).stdout.pipe(process.stdout)
+  nodes.execFile('x', ['y'], { encoding: 'buffer', timeoutMs: 5 }, (error, stdout) => console.log(error?.killed, stdout.readInt8(0)))
+  console.log(nodes.fork(new URL('file:///x'), ['y'], { silent: true, labels: { a: 'b' } }).runId.trim())
+  // @ts-expect-error a terminal is for spawn
+  nodes.exec('x', { pty: true })
+  const [listing, bytes] = [promisify(nodes.exec)('x'), promisify(nodes.execFile)('x', ['y'], { encoding: 'buffer' })]
+  console.log((await listing.child.cancel()).reason, (await listing).stdout.trim(), (await bytes).stderr.readInt8(0))
   const uninstall: () => void = installSignalHandlers({ signals: ['SIGINT'], exit: false, graceMs: 5 })
   uninstall()
   const supervisor = createSupervisor({ eventLogPath: null })
@@ -234,11 +243,13 @@ export async function run(): Promise<RunExit> {
     'CancelResult, OwnedProcess, ProcessInfo, RunExit, RunState, RunTarget, Service, ShutdownReport, SpawnOwnedOptions, TerminationReason'
   const esm = `import type { ChildProcess } from 'node:child_process'
 import { cancel, createSupervisor, installSignalHandlers, shutdown, spawnOwned, type ${types.replaceAll(', ', ', type ')} } from 'spawn-owned'
+import { promisify } from 'node:util'
 import * as nodes from 'spawn-owned/child_process'
 import * as pty from 'spawn-owned/node-pty'
 ${body}`
   const cjs = `import type { ChildProcess } from 'node:child_process'
 import spawn_owned = require('spawn-owned')
+import { promisify } from 'node:util'
 import nodes = require('spawn-owned/child_process')
 import pty = require('spawn-owned/node-pty')
 import type { ${types} } from 'spawn-owned'
