@@ -3,17 +3,17 @@
 /**
  * What one file says about parity:
  * excluded   fails, or is skipped, without the replacement: says nothing about it
- * unaffected never calls `spawn` (see `calls` for what it calls instead)
+ * unaffected never calls what is replaced (see `calls` for what it calls instead)
  * same       passes with and without
  * different  passes without, fails with
  */
 export function classify({ plain, owned }) {
   if (!plain.passed || plain.skipped || !owned) return 'excluded'
-  if (owned.some((run) => !run.passed)) return callsSpawn(owned) ? 'different' : 'broken'
-  return callsSpawn(owned) ? 'same' : 'unaffected'
+  if (owned.some((run) => !run.passed)) return callsReplaced(owned) ? 'different' : 'broken'
+  return callsReplaced(owned) ? 'same' : 'unaffected'
 }
 
-const callsSpawn = (runs) => runs.some((run) => run.calls.spawn > 0)
+const callsReplaced = (runs) => runs.some(({ calls, replaced }) => replaced.some((name) => calls[name] > 0))
 
 export function summarise(results, reasons) {
   const of = (kind) => results.filter((result) => result.kind === kind)
@@ -27,7 +27,7 @@ export function summarise(results, reasons) {
       reason: reasons[result.file] ?? null,
       evidence: evidence(failed.output),
       failures: `${result.owned.filter((run) => !run.passed).length}/${result.owned.length}`,
-      callsSpawn: result.kind === 'different',
+      callsReplaced: result.kind === 'different',
       output: failed.output,
     }
   })
@@ -39,7 +39,7 @@ export function summarise(results, reasons) {
       why: plain.skipped ? 'skipped' : `${describeOutcome(plain)}: ${evidence(plain.output)}`,
     })),
     unaffected: of('unaffected').map(({ file, owned }) => ({ file, calls: owned[0].calls })),
-    callSpawn: relevant,
+    callReplaced: relevant,
     pass: same,
     percent: relevant === 0 ? 100 : Math.floor((1000 * same) / relevant) / 10,
     differences,
@@ -71,6 +71,7 @@ export function evidence(output) {
 }
 
 export function renderText(summary) {
+  const what = summary.all ? 'spawn, fork, exec or execFile' : 'spawn'
   const lines = ['']
   if (summary.excluded.length > 0) {
     lines.push('Left out, because they do not pass without the replacement either:')
@@ -78,15 +79,15 @@ export function renderText(summary) {
     lines.push('')
   }
   lines.push(
-    `Files: ${summary.files}; never call spawn: ${summary.unaffected.length} (${summariseCalls(summary.unaffected)})`,
+    `Files: ${summary.files}; never call ${what}: ${summary.unaffected.length} (${summariseCalls(summary.unaffected)})`,
     '',
   )
   if (summary.differences.length > 0) {
     lines.push('Differences:')
     for (const difference of summary.differences) {
       lines.push(`  ${difference.file}  ${difference.outcome}, failed ${difference.failures}`)
-      if (!difference.callsSpawn)
-        lines.push('    does not call spawn: broken by the preload itself, not counted below')
+      if (!difference.callsReplaced)
+        lines.push('    does not call what is replaced: broken by the preload itself, not counted below')
       lines.push(`    reason: ${difference.reason ?? 'UNEXPLAINED, not in differences.json'}`)
       lines.push(`    seen:   ${difference.evidence}`)
     }
@@ -96,7 +97,7 @@ export function renderText(summary) {
     lines.push(`Stale: ${file} is in differences.json, but does not differ. Remove it.`)
   for (const { file, command } of summary.leftovers) lines.push(`Left a process behind: ${file}: ${command}`)
   lines.push(
-    `Same behaviour: ${summary.pass} of ${summary.callSpawn} files that call spawn = ${summary.percent} %`,
+    `Same behaviour: ${summary.pass} of ${summary.callReplaced} files that call ${what} = ${summary.percent} %`,
   )
   return lines.join('\n')
 }

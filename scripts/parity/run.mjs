@@ -10,15 +10,15 @@ import { thisSystem, wine } from './systems.mjs'
 
 const USAGE = `Usage: npm run parity -- --node-source DIR [options]
 
-  --node-source DIR   a Node source tree; needs test/common, test/fixtures, test/parallel (and lib/ for --all)
+  --node-source DIR   a Node source tree; needs test/common, test/fixtures, test/parallel
   --node PATH         the node binary to run the tests with (default: the one running this script)
   --wine              run them in a node.exe, under Wine
   --filter RE         only files whose name matches
-  --all               also route fork, exec and execFile through spawnOwned (no threshold)
+  --all               also replace fork, exec and execFile by those of spawn-owned/child_process
   --repeat N          run each patched test N times; all must pass (default 1)
   --jobs N            tests at a time (default 2)
   --timeout SECONDS   per test (default 60)
-  --threshold PERCENT exit with 1 below this (default 95, with --wine 90, with --all 0)
+  --threshold PERCENT exit with 1 below this (default 95, with --wine or --all 90)
   --keep-going        do not stop after 10 unexplained differences
   --control           replace spawn by node's own spawn: shows what the harness itself changes
   --json              the whole result as JSON on stdout`
@@ -56,13 +56,8 @@ if (!options['node-source']) fail(USAGE)
 
 const nodeSource = path.resolve(options['node-source'])
 const mode = options.control ? 'control' : 'owned'
-const threshold = Number(options.threshold ?? (options.all ? 0 : options.wine ? 90 : 95))
-for (const needed of [
-  'test/common/index.js',
-  'test/fixtures',
-  'test/parallel',
-  ...(options.all ? ['lib/child_process.js'] : []),
-]) {
+const threshold = Number(options.threshold ?? (options.all || options.wine ? 90 : 95))
+for (const needed of ['test/common/index.js', 'test/fixtures', 'test/parallel']) {
   if (!existsSync(path.join(nodeSource, needed)))
     fail(`${nodeSource} is not a Node source tree: ${needed} is missing`)
 }
@@ -71,7 +66,6 @@ system.start()
 const settings = {
   system,
   node: options.node ?? system.node(),
-  nodeSource,
   all: options.all,
   timeoutMs: Number(options.timeout) * 1000,
 }
