@@ -238,18 +238,20 @@ function replacesScope(given: unknown, scopeKey: string | undefined): boolean {
 
 /** The sooner of Node's `timeout`, which starts with `killSignal`, and ours, which starts with SIGTERM. */
 function deadline(options: SpawnOwnedOptions, killSignal: number) {
-  const { timeout } = options
-  if (timeout != null) {
-    if (typeof timeout !== 'number' && nodeVersion >= 26)
-      throw invalidType('timeout', 'of type number', timeout)
-    if (!Number.isInteger(timeout) || timeout < 0) throw outOfRange('timeout', 'an unsigned integer', timeout)
-  }
-  const nodes = timeout || 0
+  const nodes = checkTimeout(options.timeout) || 0
   const ours = wholeMs(options.timeoutMs, 'options.timeoutMs')
   const silenceMs = wholeMs(options.noOutputTimeoutMs, 'options.noOutputTimeoutMs')
   return nodes > 0 && (ours === 0 || nodes < ours)
     ? { silenceMs, timeoutMs: nodes, timeoutSignal: killSignal }
     : { silenceMs, timeoutMs: ours, timeoutSignal: killSignalNumber(undefined) }
+}
+
+function checkTimeout(timeout: number | undefined): number | undefined {
+  if (timeout == null || (Number.isInteger(timeout) && timeout >= 0)) return timeout
+  if (nodeVersion < 26) throw outOfRange('timeout', 'an unsigned integer', timeout)
+  if (typeof timeout !== 'number') throw invalidType('timeout', 'of type number', timeout)
+  const range = Number.isInteger(timeout) ? `>= 0 && <= ${Number.MAX_SAFE_INTEGER}` : 'an integer'
+  throw outOfRange('timeout', range, timeout)
 }
 
 /** A fraction of a millisecond is not "off". */
