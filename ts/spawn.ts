@@ -1,10 +1,10 @@
 // spawnOwned: read the arguments, start the run, hand out the process.
 
-import child_process from 'node:child_process'
 import diagnostics from 'node:diagnostics_channel'
 import { codedError, errnoError, invalidValue } from './errors.js'
 import type { BorrowedChannel, BorrowedStream } from './ipc.js'
 import { begin, closeStream, keeperPath, openStreams } from './native.js'
+import { nodeSpawn } from './nodes-own.js'
 import { environment, type RunSettings, readArguments } from './options.js'
 import { OwnedProcess } from './owned-process.js'
 import type { Owner } from './owner.js'
@@ -165,9 +165,6 @@ function startLater(
       release()
     })
 }
-
-/** As it was when we were loaded: a bot may replace it by ours later. */
-const nodeSpawn = child_process.spawn
 
 /** Few runs have a channel, or such a socket. */
 const ipc = () => require('./ipc.js') as typeof import('./ipc.js')
