@@ -121,8 +121,9 @@ function buildTypeScript() {
     '--log-level=warning',
   ]
   run(process.execPath, [bin('esbuild'), 'ts/index.ts', ...common])
-  for (const entry of ['child_process', 'node-pty', 'claude-agent-sdk', 'mcp'])
-    run(process.execPath, [bin('esbuild'), `ts/${entry}.ts`, '--external:./index.js', ...common])
+  const shared = ['--external:./index.js', '--external:./child_process.js']
+  for (const entry of ['child_process', 'hook', 'node-pty', 'claude-agent-sdk', 'mcp'])
+    run(process.execPath, [bin('esbuild'), `ts/${entry}.ts`, ...shared, ...common])
   writeEsmEntries(createRequire(import.meta.url), join(root, 'dist'))
   buildCommandLine(common)
 }
