@@ -1,0 +1,212 @@
+// node --import spawn-owned/register: bots and libraries that know nothing of ownership own what they start.
+import assert from 'node:assert/strict'
+import { execFile, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { cpSync, existsSync, mkdirSync, mkdtempSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { describe, test } from 'node:test'
+import { setTimeout as delay } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { assertAlive, freshRegistry, startBot } from './support/bots.mjs'
+import { program, script } from './support/fixtures.mjs'
+import { treeNamed } from './support/hostile-trees.mjs'
+import { NO_SETSID, nodeOnly, posixOnly, removeFolder } from './support/system.mjs'
+import { waysToStart } from './support/ways-to-start.mjs'
+import { openWitness } from './support/witness.mjs'
+
+const root = fileURLToPath(new URL('..', import.meta.url))
+const peers = fileURLToPath(new URL('peers', import.meta.url))
+const IMPORT = ['--import', 'spawn-owned/register']
+const REQUIRE = ['--require', 'spawn-owned/register']
+const NOT_NODES_OPTIONS = 'Bun and Deno take other arguments than Node'
+const options = nodeOnly(NOT_NODES_OPTIONS, { timeout: 120_000 })
+const tree = treeNamed('double-fork-daemon')
+
+const environment = (more) => ({ ...process.env, SPAWN_OWNED_REGISTRY: freshRegistry(), ...more })
+
+/** What `node args…` prints, as JSON. */
+async function told(args, { env, cwd = root } = {}) {
+  const { stdout } = await promisify(execFile)(process.execPath, args, {
+    ...{ cwd, env: environment(env), timeout: 60_000 },
+  })
+  return JSON.parse(stdout)
+}
+
+/** The same for a piece of code. */
+const toldBy = (nodeArgs, code, args = []) =>
+  told([...nodeArgs, '--input-type=module', '-e', code, '--', ...args])
+
+/** A bot that is started with these arguments, and the tree that it starts, standing. */
+async function standing(t, nodeArgs, bot, { cwd = root } = {}) {
+  const witness = openWitness(t)
+  const [file, args] = tree.command(witness.path)
+  const child = spawn(process.execPath, [...nodeArgs, ...bot, file, ...args], {
+    ...{ cwd, env: environment(), stdio: ['pipe', 'ignore', 'inherit'] },
+  })
+  t.after(() => child.kill('SIGKILL'))
+  await witness.ready(tree.ready)
+  return { witness, bot: child }
+}
+
+/** The difference that the hook makes, shown with and without it. */
+function makesTheDifference(name, bot, nodeArgs, more) {
+  test(`${name}: nothing is left of it`, posixOnly(NO_SETSID, options), async (t) => {
+    const { witness, bot: child } = await standing(t, nodeArgs, bot, more)
+    child.kill('SIGKILL')
+    await witness.gone(30_000)
+  })
+
+  test(`${name}: without the hook it is left`, posixOnly(NO_SETSID, options), async (t) => {
+    const { witness, bot: child } = await standing(t, [], bot, more)
+    child.kill('SIGKILL')
+    await once(child, 'exit')
+    // Nobody is going to tell that it stays. Ten times as long as it takes with the hook.
+    await delay(1000)
+    assertAlive(witness)
+  })
+}
+
+describe('a bot is SIGKILLed that has started a daemon with', { concurrency: 2 }, () => {
+  const bot = (way) => [script('bot-of-child-process.mjs'), 'node:child_process', way]
+  for (const way of Object.keys(waysToStart)) makesTheDifference(way, bot(way), IMPORT)
+
+  const libraries = { mjs: ['execa', 'cross-spawn', 'tinyexec', 'zx'], cjs: ['cross-spawn', 'zx'] }
+  const hooks = { mjs: IMPORT, cjs: REQUIRE }
+  for (const [kind, names] of Object.entries(libraries)) {
+    for (const name of names) {
+      const command = [join(peers, `bot-of-a-library.${kind}`), name]
+      makesTheDifference(`${name} (${kind})`, command, hooks[kind], { cwd: peers })
+    }
+  }
+})
+
+describe('everybody gets the owned functions', { concurrency: 2 }, () => {
+  const FORMS = script('every-form-of-import.mjs')
+  const all = (forms, expected) => {
+    assert.deepEqual(Object.keys(forms).length, 7)
+    const functions = { spawn: expected, exec: expected, execFile: expected, fork: expected }
+    for (const [form, owned] of Object.entries(forms)) assert.deepEqual(owned, functions, form)
+  }
+  test('nobody without the hook', options, async () => all(await told([FORMS]), false))
+  test('with --import', options, async () => all(await told([...IMPORT, FORMS]), true))
+  test('with --require', options, async () => all(await told([...REQUIRE, FORMS]), true))
+  test('with both, twice', options, async () =>
+    all(await told([...IMPORT, ...REQUIRE, ...IMPORT, FORMS]), true),
+  )
+  test('through NODE_OPTIONS', options, async () =>
+    all(await told([FORMS], { env: { NODE_OPTIONS: IMPORT.join(' ') } }), true),
+  )
+
+  test('in a worker', options, async () => {
+    const code = `new (require('node:worker_threads').Worker)(process.argv[1])`
+    all(await told([...IMPORT, '-e', code, '--', FORMS]), true)
+  })
+
+  test('whoever has imported them by name before', options, async () => {
+    const code = `import { spawn } from 'node:child_process'
+      const before = 'runId' in spawn('true')
+      await import('spawn-owned/register')
+      console.log(JSON.stringify([before, 'runId' in spawn('true')]))`
+    assert.deepEqual(await toldBy([], code), [false, true])
+  })
+
+  test('once, however often it is asked for', options, async () => {
+    const code = `import cp from 'node:child_process'
+      import { createRequire } from 'node:module'
+      const { spawn, exec } = cp
+      await import('spawn-owned/register')
+      const { spawn: owned } = await import('spawn-owned/child_process')
+      createRequire(process.cwd() + '/')('spawn-owned/register')
+      console.log(JSON.stringify([spawn === cp.spawn, exec === cp.exec, spawn === owned]))`
+    assert.deepEqual(await toldBy(IMPORT, code), [true, true, true])
+  })
+})
+
+describe('what needs Node’s own functions has them', () => {
+  const NESTED = script('nested-by-fork.mjs')
+  const asks = (cwd) => `const { fork } = require('node:child_process')
+    const child = fork(process.argv[1], { cwd: ${JSON.stringify(cwd)} })
+    child.on('message', (answer) => console.log(JSON.stringify(answer))).send('hello')`
+
+  test('a channel, and the script that is forked is hooked itself', options, async () => {
+    const expected = { message: 'hello', isOwned: true, ids: 2 }
+    for (const cwd of [root, tmpdir()]) {
+      for (const hook of [IMPORT, REQUIRE])
+        assert.deepEqual(await told([...hook, '-e', asks(cwd), '--', NESTED]), expected)
+    }
+  })
+
+  test('a Node process elsewhere that inherits NODE_OPTIONS finds the hook', options, async () => {
+    const nested = `'runId' in require('child_process').spawn('true')`
+    const code = `require('child_process').execFile(process.execPath, ['-p', ${JSON.stringify(nested)}], { cwd: require('os').tmpdir() },
+      (error, stdout) => console.log(JSON.stringify([error?.message, stdout.trim()])))`
+    for (const hook of [IMPORT.join(' '), IMPORT.join('='), REQUIRE.join(' '), '-r "spawn-owned/register"'])
+      assert.deepEqual(await told(['-e', code], { env: { NODE_OPTIONS: hook } }), [null, 'true'], hook)
+  })
+
+  test('a cluster', options, async () => {
+    const seen = await told([...IMPORT, script('serves-in-a-cluster.mjs')])
+    assert.deepEqual(seen, { answer: 'served', owned: [true, true] })
+  })
+
+  test('another copy of us that is loaded later', options, async (t) => {
+    const copy = join(mkdtempSync(join(tmpdir(), 'copy-')), 'spawn-owned')
+    t.after(() => removeFolder(dirname(copy)))
+    mkdirSync(copy)
+    for (const part of ['package.json', 'dist', 'native'])
+      cpSync(join(root, part), join(copy, part), { recursive: true })
+    const code = `import { createRequire } from 'node:module'
+      const { spawnOwned } = createRequire(import.meta.url)(process.argv[1])
+      const child = spawnOwned(process.execPath, [process.argv[2]], { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] })
+      child.on('message', (answer) => console.log(JSON.stringify(answer))).send('hello')`
+    const { message, ids } = await toldBy(IMPORT, code, [copy, NESTED])
+    assert.deepEqual({ message, ids }, { message: 'hello', ids: 1 })
+  })
+})
+
+test('what is detached and unref’ed ends with the bot', posixOnly(NO_SETSID, options), async (t) => {
+  const witness = openWitness(t)
+  const code = `import { spawn } from 'node:child_process'
+    const child = spawn(process.argv[1], [process.argv[2]], { detached: true, stdio: 'ignore' })
+    child.unref()
+    child.on('spawn', () => console.log(JSON.stringify('started')))`
+  assert.equal(await toldBy(IMPORT, code, [program('stays'), witness.path]), 'started')
+  witness.release()
+  await witness.gone(30_000)
+})
+
+describe('at boot', () => {
+  /** A tree whose bot and helpers were killed together. */
+  async function orphan(t) {
+    const path = freshRegistry()
+    const witness = openWitness(t)
+    const bot = await startBot(t, path)
+    await bot.ask('spawn', program('stays'), [witness.path])
+    await witness.ready(1)
+    await bot.killWithHelpers()
+    assertAlive(witness)
+    return { witness, path }
+  }
+  const boot = (env) => told([...IMPORT, '-p', '1'], { env })
+
+  test('orphans are ended if SPAWN_OWNED_REAP is 1', posixOnly(NO_SETSID, options), async (t) => {
+    const { witness, path } = await orphan(t)
+    await boot({ SPAWN_OWNED_REGISTRY: path, SPAWN_OWNED_REAP: '1' })
+    assert.ok(witness.isGone())
+  })
+
+  test('not otherwise, nor by a bot that is a run itself', posixOnly(NO_SETSID, options), async (t) => {
+    const { witness, path } = await orphan(t)
+    await boot({ SPAWN_OWNED_REGISTRY: path })
+    await boot({ SPAWN_OWNED_REGISTRY: path, SPAWN_OWNED_REAP: '1', SPAWN_OWNED_RUN: 'of-somebody' })
+    assertAlive(witness)
+  })
+
+  test('nothing is written as long as nothing is started', options, async () => {
+    const path = freshRegistry()
+    await boot({ SPAWN_OWNED_REGISTRY: path })
+    assert.equal(existsSync(dirname(path)), false)
+  })
+})

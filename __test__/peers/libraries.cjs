@@ -1,0 +1,12 @@
+// How each library is told to start a command, as its own documentation has it.
+const libraries = {
+  execa: ({ execa }, file, args) => execa(file, args),
+  'cross-spawn': ({ default: imported, spawn }, file, args) => (imported ?? spawn)(file, args),
+  tinyexec: ({ x }, file, args) => x(file, args),
+  zx: ({ $ }, file, args) => $`${file} ${args}`,
+}
+
+/** Nobody waits for its end: the bot is going to be killed. */
+exports.startWith = (name, library, file, args) => {
+  Promise.resolve(libraries[name](library, file, args)).catch(() => {})
+}
