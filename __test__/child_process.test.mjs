@@ -28,6 +28,7 @@ import { openWitness } from './support/witness.mjs'
 const dir = realpathSync(mkdtempSync(join(tmpdir(), 'child_process-')))
 after(() => rmSync(dir, { recursive: true, maxRetries: 10 }))
 const options = { timeout: 60_000 }
+const onPosix = posixOnly(NO_SETSID, options)
 
 /** Runs `scenario` with Node's module and with ours, and compares what it returns. */
 function same(name, scenario, more = options) {
@@ -307,9 +308,9 @@ describe('what it starts is owned:', () => {
     'exit of its root': (child) => (child.connected ? child.disconnect() : child.stdin.end()),
   }
   for (const way of Object.keys(waysToStart)) {
-    const withChannel = way === 'fork' ? nodeOnly(NO_CHANNELS, options) : options
+    const where = way === 'fork' ? nodeOnly(NO_CHANNELS, onPosix) : onPosix
     for (const [ending, end] of Object.entries(endings)) {
-      test(`${way}, ${ending}`, posixOnly(NO_SETSID, withChannel), async (t) => {
+      test(`${way}, ${ending}`, where, async (t) => {
         const { witness, child } = await standing(t, way)
         end(child)
         const { survivors } = await child.wait()
@@ -318,7 +319,7 @@ describe('what it starts is owned:', () => {
       })
     }
 
-    test(`${way}, SIGKILL of the bot`, posixOnly(NO_SETSID, withChannel), async (t) => {
+    test(`${way}, SIGKILL of the bot`, where, async (t) => {
       const witness = openWitness(t)
       const [file, args] = tree.command(witness.path)
       const bot = spawn(
@@ -337,14 +338,14 @@ describe('what it starts is owned:', () => {
   }
 
   for (const way of ['exec', 'execFile']) {
-    test(`${way}, timeout`, posixOnly(NO_SETSID, options), async (t) => {
+    test(`${way}, timeout`, onPosix, async (t) => {
       const { witness, child } = await standing(t, way, { timeout: 1000 })
       const { reason } = await child.wait()
       assert.ok(witness.isGone())
       assert.equal(reason, 'overall-timeout')
     })
 
-    test(`${way}, AbortSignal`, posixOnly(NO_SETSID, options), async (t) => {
+    test(`${way}, AbortSignal`, onPosix, async (t) => {
       const controller = new AbortController()
       const { witness, child } = await standing(t, way, { signal: controller.signal })
       controller.abort()
@@ -354,20 +355,16 @@ describe('what it starts is owned:', () => {
     })
   }
 
-  test(
-    'exec, too much output of a grandchild that SIGTERM does not end',
-    posixOnly(NO_SETSID, options),
-    async (t) => {
-      const witness = openWitness(t)
-      const [file, [path]] = treeNamed('ignores-sigterm').command(witness.path)
-      const child = owned.exec(`'${file}' '${path}' & read -r _; yes`, { maxBuffer: 10, graceMs: 200 })
-      await witness.ready(treeNamed('ignores-sigterm').ready)
-      child.stdin.write('\n')
-      const { reason } = await child.wait()
-      assert.ok(witness.isGone())
-      assert.equal(reason, 'manual-cancel')
-    },
-  )
+  test('exec, too much output of a grandchild that SIGTERM does not end', onPosix, async (t) => {
+    const witness = openWitness(t)
+    const [file, [path]] = treeNamed('ignores-sigterm').command(witness.path)
+    const child = owned.exec(`'${file}' '${path}' & read -r _; yes`, { maxBuffer: 10, graceMs: 200 })
+    await witness.ready(treeNamed('ignores-sigterm').ready)
+    child.stdin.write('\n')
+    const { reason } = await child.wait()
+    assert.ok(witness.isGone())
+    assert.equal(reason, 'manual-cancel')
+  })
 
   test('takes the options of a run', options, async () => {
     for (const start of [owned.exec, owned.execFile]) {

@@ -12,7 +12,7 @@ import { promisify } from 'node:util'
 import { assertAlive, freshRegistry, startBot } from './support/bots.mjs'
 import { program, script } from './support/fixtures.mjs'
 import { treeNamed } from './support/hostile-trees.mjs'
-import { NO_SETSID, nodeOnly, posixOnly, removeFolder } from './support/system.mjs'
+import { forScripts, isNode, NO_SETSID, nodeOnly, posixOnly, removeFolder } from './support/system.mjs'
 import { waysToStart } from './support/ways-to-start.mjs'
 import { openWitness } from './support/witness.mjs'
 
@@ -22,6 +22,7 @@ const IMPORT = ['--import', 'spawn-owned/register']
 const REQUIRE = ['--require', 'spawn-owned/register']
 const NOT_NODES_OPTIONS = 'Bun and Deno take other arguments than Node'
 const options = nodeOnly(NOT_NODES_OPTIONS, { timeout: 120_000 })
+const onPosix = nodeOnly(NOT_NODES_OPTIONS, posixOnly(NO_SETSID, { timeout: 120_000 }))
 const tree = treeNamed('double-fork-daemon')
 
 const environment = (more) => ({ ...process.env, SPAWN_OWNED_REGISTRY: freshRegistry(), ...more })
@@ -52,13 +53,13 @@ async function standing(t, nodeArgs, bot, { cwd = root } = {}) {
 
 /** The difference that the hook makes, shown with and without it. */
 function makesTheDifference(name, bot, nodeArgs, more) {
-  test(`${name}: nothing is left of it`, posixOnly(NO_SETSID, options), async (t) => {
+  test(`${name}: nothing is left of it`, onPosix, async (t) => {
     const { witness, bot: child } = await standing(t, nodeArgs, bot, more)
     child.kill('SIGKILL')
     await witness.gone(30_000)
   })
 
-  test(`${name}: without the hook it is left`, posixOnly(NO_SETSID, options), async (t) => {
+  test(`${name}: without the hook it is left`, onPosix, async (t) => {
     const { witness, bot: child } = await standing(t, [], bot, more)
     child.kill('SIGKILL')
     await once(child, 'exit')
@@ -84,9 +85,9 @@ describe('a bot is SIGKILLed that has started a daemon with', { concurrency: 2 }
 
 describe('everybody gets the owned functions', { concurrency: 2 }, () => {
   const FORMS = script('every-form-of-import.mjs')
-  const all = (forms, expected) => {
-    assert.deepEqual(Object.keys(forms).length, 7)
-    const functions = { spawn: expected, exec: expected, execFile: expected, fork: expected }
+  const all = (forms, expected, fork = expected) => {
+    assert.equal(Object.keys(forms).length, 7)
+    const functions = { spawn: expected, exec: expected, execFile: expected, fork }
     for (const [form, owned] of Object.entries(forms)) assert.deepEqual(owned, functions, form)
   }
   test('nobody without the hook', options, async () => all(await told([FORMS]), false))
@@ -98,6 +99,11 @@ describe('everybody gets the owned functions', { concurrency: 2 }, () => {
   test('through NODE_OPTIONS', options, async () =>
     all(await told([FORMS], { env: { NODE_OPTIONS: IMPORT.join(' ') } }), true),
   )
+
+  test('in Bun and Deno, but for fork', { skip: isNode && 'this is Node', timeout: 60_000 }, async () => {
+    const preload = `--preload=${join(root, 'dist', 'hook.mjs')}`
+    all(await told([...forScripts, preload, FORMS]), true, 'ERR_OWNED_RUNTIME')
+  })
 
   test('in a worker', options, async () => {
     const code = `new (require('node:worker_threads').Worker)(process.argv[1])`
@@ -166,7 +172,7 @@ describe('what needs Node’s own functions has them', () => {
   })
 })
 
-test('what is detached and unref’ed ends with the bot', posixOnly(NO_SETSID, options), async (t) => {
+test('what is detached and unref’ed ends with the bot', onPosix, async (t) => {
   const witness = openWitness(t)
   const code = `import { spawn } from 'node:child_process'
     const child = spawn(process.argv[1], [process.argv[2]], { detached: true, stdio: 'ignore' })
@@ -191,13 +197,13 @@ describe('at boot', () => {
   }
   const boot = (env) => told([...IMPORT, '-p', '1'], { env })
 
-  test('orphans are ended if SPAWN_OWNED_REAP is 1', posixOnly(NO_SETSID, options), async (t) => {
+  test('orphans are ended if SPAWN_OWNED_REAP is 1', onPosix, async (t) => {
     const { witness, path } = await orphan(t)
     await boot({ SPAWN_OWNED_REGISTRY: path, SPAWN_OWNED_REAP: '1' })
     assert.ok(witness.isGone())
   })
 
-  test('not otherwise, nor by a bot that is a run itself', posixOnly(NO_SETSID, options), async (t) => {
+  test('not otherwise, nor by a bot that is a run itself', onPosix, async (t) => {
     const { witness, path } = await orphan(t)
     await boot({ SPAWN_OWNED_REGISTRY: path })
     await boot({ SPAWN_OWNED_REGISTRY: path, SPAWN_OWNED_REAP: '1', SPAWN_OWNED_RUN: 'of-somebody' })
