@@ -14,7 +14,7 @@ import pty = require('spawn-owned/node-pty')
 type OwnedProcess = owned.OwnedProcess
 type RunExit = owned.RunExit
 const { list, spawnOwned } = owned
-const { spawn } = child_process
+const { exec, spawn } = child_process
 const loaded = require.cache
 ${esm.slice(esm.indexOf('\n/**'))}`
 

@@ -57,10 +57,20 @@ async function viaNpm() {
   assert.deepEqual(readdirSync(scope), [here.platform], 'npm installs this platform, and no other')
   await compile(project)
   const { addon } = await runBots(project)
+  await runHooked(project)
   const size = sizeOf(join(project, 'node_modules', 'spawn-owned')) + sizeOf(dirname(addon))
   if (builtFolder(here).endsWith(here.platform)) assert.deepEqual(checkSize(size), [])
   passed('npm', `compiled and run as ESM and CommonJS, ${megabytes(size)} MB installed`)
   return project
+}
+
+/** A program that knows nothing of us. */
+async function runHooked(project) {
+  const asks = "'runId' in require('child_process').spawn('true')"
+  for (const flag of ['--import', '--require']) {
+    const answer = await inProject(project, process.execPath, [flag, 'spawn-owned/register', '-p', asks])
+    assert.equal(answer, 'true\n', `${flag} spawn-owned/register`)
+  }
 }
 
 async function bundled(project) {
@@ -152,10 +162,10 @@ async function runBots(project, { files = bots, node = [process.execPath], uid, 
   return result
 }
 
-function judgeBot(project, { known, reason, survivors, exitCode, onTerminal, addon }) {
+function judgeBot(project, { known, reason, survivors, exitCode, heard, onTerminal, addon }) {
   assert.deepEqual(
-    { known, reason, survivors, exitCode, onTerminal },
-    { known: [true], reason: 'manual-cancel', survivors: [], exitCode: 7, onTerminal: 5 },
+    { known, reason, survivors, exitCode, heard, onTerminal },
+    { known: [true], reason: 'manual-cancel', survivors: [], exitCode: 7, heard: 'heard\n', onTerminal: 5 },
   )
   assert.ok(addon.startsWith(project + sep), `${addon} is not the project's`)
   const keeper = join(dirname(addon), here.files[1])

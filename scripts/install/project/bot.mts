@@ -1,6 +1,6 @@
 import { createRequire } from 'node:module'
 import { list, type OwnedProcess, type RunExit, spawnOwned } from 'spawn-owned'
-import { spawn } from 'spawn-owned/child_process'
+import { exec, spawn } from 'spawn-owned/child_process'
 import * as pty from 'spawn-owned/node-pty'
 
 const loaded = createRequire(import.meta.url).cache
@@ -22,6 +22,7 @@ async function main(): Promise<void> {
 
   const replaced = spawn('sh', ['-c', 'exit 7'])
   const { exitCode } = await replaced.wait()
+  const heard = await new Promise<string>((resolve) => exec('echo heard', (_, stdout) => resolve(stdout)))
 
   const terminal = pty.spawn('sh', ['-c', 'test -t 0 && exit 5'], { cols: 80, rows: 24 })
   const onTerminal = await new Promise<number>((resolve) => terminal.onExit((end) => resolve(end.exitCode)))
@@ -29,7 +30,7 @@ async function main(): Promise<void> {
   const addon = Object.keys(loaded).find((file) => file.endsWith('.node'))
   const { reason, survivors } = exit
   console.log(
-    JSON.stringify({ known, reason, survivors, exitCode, onTerminal, addon, uid: process.getuid?.() }),
+    JSON.stringify({ known, reason, survivors, exitCode, heard, onTerminal, addon, uid: process.getuid?.() }),
   )
 }
 
