@@ -246,12 +246,14 @@ import { cancel, createSupervisor, installSignalHandlers, shutdown, spawnOwned, 
 import { promisify } from 'node:util'
 import * as nodes from 'spawn-owned/child_process'
 import * as pty from 'spawn-owned/node-pty'
+import 'spawn-owned/register'
 ${body}`
   const cjs = `import type { ChildProcess } from 'node:child_process'
 import spawn_owned = require('spawn-owned')
 import { promisify } from 'node:util'
 import nodes = require('spawn-owned/child_process')
 import pty = require('spawn-owned/node-pty')
+import 'spawn-owned/register'
 import type { ${types} } from 'spawn-owned'
 const { cancel, createSupervisor, installSignalHandlers, shutdown, spawnOwned } = spawn_owned
 ${body}`
