@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict'
 import nodes, { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, realpathSync, rmSync } from 'node:fs'
+import { copyFileSync, mkdtempSync, realpathSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, describe, test } from 'node:test'
@@ -242,6 +242,8 @@ describe('wrong arguments are refused in the same words by', () => {
 
 describe('fork starts as Node’s does', () => {
   const TELLS = script('tells-how-it-was-forked.mjs')
+  const ZERO = join(dir, '0.mjs')
+  copyFileSync(TELLS, ZERO)
   /** Its messages, what it wrote, and how it ended. */
   async function forked(cp, ...args) {
     const child = cp.fork(...args)
@@ -262,6 +264,7 @@ describe('fork starts as Node’s does', () => {
     'with arguments': [TELLS, ['a', 'b c'], quiet],
     'with options only': [TELLS, quiet],
     'with null for arguments': [TELLS, null, quiet],
+    'a script with a digit in its name': [ZERO, quiet],
     'a URL': [pathToFileURL(TELLS), quiet],
     'a path as buffer': [Buffer.from(TELLS), quiet],
     'with arguments for Node': [TELLS, { ...quiet, execArgv: ['--no-warnings'] }],

@@ -25,7 +25,7 @@ function checkPath(modulePath: unknown): unknown {
   const path = modulePath instanceof URL ? fileURLToPath(modulePath) : modulePath
   if (typeof path !== 'string' && !(path instanceof Uint8Array))
     throw invalidType('modulePath', 'of type string or an instance of Buffer or URL', modulePath)
-  if (path.includes('\0' as never) || path.includes(0 as never))
+  if (typeof path === 'string' ? path.includes('\0') : path.includes(0))
     throw invalidValue('modulePath', path, 'must be a string, Uint8Array, or URL without null bytes')
   return path
 }
