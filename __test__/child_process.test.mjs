@@ -13,31 +13,31 @@ import owned from 'spawn-owned/child_process'
 import { freshRegistry } from './support/bots.mjs'
 import { script } from './support/fixtures.mjs'
 import { treeNamed } from './support/hostile-trees.mjs'
-import {
-  isNode,
-  NO_CHANNELS,
-  NO_SETSID,
-  NO_SIGNALS,
-  NOT_NODES,
-  nodeOnly,
-  posixOnly,
-} from './support/system.mjs'
+import { isNode, NO_CHANNELS, NOT_NODES, nodeOnly, posixOnly } from './support/system.mjs'
 import { waysToStart } from './support/ways-to-start.mjs'
 import { openWitness } from './support/witness.mjs'
 
 const dir = realpathSync(mkdtempSync(join(tmpdir(), 'child_process-')))
 after(() => rmSync(dir, { recursive: true, maxRetries: 10 }))
 const options = { timeout: 60_000 }
-const onPosix = posixOnly(NO_SETSID, options)
+const CMD = "the line is for a POSIX shell, and exec's own is cmd.exe on Windows"
+const onPosix = posixOnly(CMD, options)
+/** In which of the systems and runtimes a way to start something works as it is tested here. */
+const where = (way) => {
+  if (way === 'fork') return nodeOnly(NO_CHANNELS, options)
+  return /\bexec\b/.test(way) ? onPosix : options
+}
 
 /** Runs `scenario` with Node's module and with ours, and compares what it returns. */
 function same(name, scenario, more = options) {
-  test(name, nodeOnly(NOT_NODES, posixOnly(NO_SIGNALS, more)), async (t) => {
+  test(name, nodeOnly(NOT_NODES, more), async (t) => {
     const theirs = await scenario(nodes, t)
     assert.ok(theirs !== undefined && theirs?.length !== 0, 'the scenario saw nothing')
     assert.deepEqual(await scenario(owned, t), theirs)
   })
 }
+
+const sameOnPosix = (name, scenario) => same(name, scenario, onPosix)
 
 /** Everything that a caller can see of an error. */
 function facts(error) {
@@ -111,9 +111,12 @@ describe('exec calls back as Node’s does for', () => {
     'a timeout that nobody sees': ['echo quick', { timeout: 50_000 }],
   }
   for (const [what, args] of Object.entries(calls)) {
-    same(what, (cp) => told((done) => cp.exec(...args, done)))
-    same(`${what}, promisified`, (cp) => promised(promisify(cp.exec)(...args)))
+    sameOnPosix(what, (cp) => told((done) => cp.exec(...args, done)))
+    sameOnPosix(`${what}, promisified`, (cp) => promised(promisify(cp.exec)(...args)))
   }
+
+  for (const line of ['echo out', 'exit 3', 'cd /nonexistent'])
+    same(`${line}, in whatever is the shell`, (cp) => told((done) => cp.exec(line, done)))
 })
 
 describe('execFile calls back as Node’s does for', () => {
@@ -130,18 +133,18 @@ describe('execFile calls back as Node’s does for', () => {
     'a signal that was aborted before': ['sleep', ['100'], { signal: AbortSignal.abort(new Error('why')) }],
   }
   for (const [what, args] of Object.entries(calls)) {
-    same(what, (cp) => told((done) => cp.execFile(...args, done)))
-    same(`${what}, promisified`, (cp) => promised(promisify(cp.execFile)(...args)))
+    sameOnPosix(what, (cp) => told((done) => cp.execFile(...args, done)))
+    sameOnPosix(`${what}, promisified`, (cp) => promised(promisify(cp.execFile)(...args)))
   }
 
-  same('a signal that is aborted later', (cp) => {
+  sameOnPosix('a signal that is aborted later', (cp) => {
     const controller = new AbortController()
     const outcome = told((done) => cp.execFile('sleep', ['100'], { signal: controller.signal }, done))
     controller.abort()
     return outcome
   })
 
-  same('what is written to it', (cp) =>
+  sameOnPosix('what is written to it', (cp) =>
     told((done) => {
       const child = cp.execFile('cat', done)
       child.stdin.end('written')
@@ -149,7 +152,7 @@ describe('execFile calls back as Node’s does for', () => {
     }),
   )
 
-  same('an encoding that its caller gives the stream', (cp) =>
+  sameOnPosix('an encoding that its caller gives the stream', (cp) =>
     told((done) => {
       const child = cp.execFile('echo', ['text'], { encoding: 'buffer' }, done)
       child.stdout.setEncoding('utf8')
@@ -157,12 +160,12 @@ describe('execFile calls back as Node’s does for', () => {
     }),
   )
 
-  same('nobody, without a callback', async (cp) => {
+  sameOnPosix('nobody, without a callback', async (cp) => {
     const child = cp.execFile('sh', ['-c', 'exit 3'])
     return once(child, 'close')
   })
 
-  same('one that is killed', (cp) =>
+  sameOnPosix('one that is killed', (cp) =>
     told((done) => {
       const child = cp.execFile('sleep', ['100'], done)
       child.kill('SIGINT')
@@ -311,9 +314,8 @@ describe('what it starts is owned:', () => {
     'exit of its root': (child) => (child.connected ? child.disconnect() : child.stdin.end()),
   }
   for (const way of Object.keys(waysToStart)) {
-    const where = way === 'fork' ? nodeOnly(NO_CHANNELS, onPosix) : onPosix
     for (const [ending, end] of Object.entries(endings)) {
-      test(`${way}, ${ending}`, where, async (t) => {
+      test(`${way}, ${ending}`, where(way), async (t) => {
         const { witness, child } = await standing(t, way)
         end(child)
         const { survivors } = await child.wait()
@@ -322,7 +324,7 @@ describe('what it starts is owned:', () => {
       })
     }
 
-    test(`${way}, SIGKILL of the bot`, where, async (t) => {
+    test(`${way}, SIGKILL of the bot`, where(way), async (t) => {
       const witness = openWitness(t)
       const [file, args] = tree.command(witness.path)
       const bot = spawn(
@@ -341,14 +343,14 @@ describe('what it starts is owned:', () => {
   }
 
   for (const way of ['exec', 'execFile']) {
-    test(`${way}, timeout`, onPosix, async (t) => {
+    test(`${way}, timeout`, where(way), async (t) => {
       const { witness, child } = await standing(t, way, { timeout: 1000 })
       const { reason } = await child.wait()
       assert.ok(witness.isGone())
       assert.equal(reason, 'overall-timeout')
     })
 
-    test(`${way}, AbortSignal`, onPosix, async (t) => {
+    test(`${way}, AbortSignal`, where(way), async (t) => {
       const controller = new AbortController()
       const { witness, child } = await standing(t, way, { signal: controller.signal })
       controller.abort()

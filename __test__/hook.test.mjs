@@ -12,7 +12,15 @@ import { promisify } from 'node:util'
 import { assertAlive, freshRegistry, startBot } from './support/bots.mjs'
 import { program, script } from './support/fixtures.mjs'
 import { treeNamed } from './support/hostile-trees.mjs'
-import { forScripts, isNode, NO_SETSID, nodeOnly, posixOnly, removeFolder } from './support/system.mjs'
+import {
+  ENDS_WITH_PARENT,
+  forScripts,
+  isNode,
+  NO_KEEPER,
+  nodeOnly,
+  posixOnly,
+  removeFolder,
+} from './support/system.mjs'
 import { waysToStart } from './support/ways-to-start.mjs'
 import { openWitness } from './support/witness.mjs'
 
@@ -22,7 +30,7 @@ const IMPORT = ['--import', 'spawn-owned/register']
 const REQUIRE = ['--require', 'spawn-owned/register']
 const NOT_NODES_OPTIONS = 'Bun and Deno take other arguments than Node'
 const options = nodeOnly(NOT_NODES_OPTIONS, { timeout: 120_000 })
-const onPosix = nodeOnly(NOT_NODES_OPTIONS, posixOnly(NO_SETSID, { timeout: 120_000 }))
+const onPosix = nodeOnly(NOT_NODES_OPTIONS, posixOnly(ENDS_WITH_PARENT, { timeout: 120_000 }))
 const tree = treeNamed('double-fork-daemon')
 
 const environment = (more) => ({ ...process.env, SPAWN_OWNED_REGISTRY: freshRegistry(), ...more })
@@ -172,7 +180,7 @@ describe('what needs Node’s own functions has them', () => {
   })
 })
 
-test('what is detached and unref’ed ends with the bot', onPosix, async (t) => {
+test('what is detached and unref’ed ends with the bot', options, async (t) => {
   const witness = openWitness(t)
   const code = `import { spawn } from 'node:child_process'
     const child = spawn(process.argv[1], [process.argv[2]], { detached: true, stdio: 'ignore' })
@@ -184,6 +192,7 @@ test('what is detached and unref’ed ends with the bot', onPosix, async (t) => 
 })
 
 describe('at boot', () => {
+  const withKeepers = nodeOnly(NOT_NODES_OPTIONS, posixOnly(NO_KEEPER, { timeout: 120_000 }))
   /** A tree whose bot and helpers were killed together. */
   async function orphan(t) {
     const path = freshRegistry()
@@ -197,13 +206,13 @@ describe('at boot', () => {
   }
   const boot = (env) => told([...IMPORT, '-p', '1'], { env })
 
-  test('orphans are ended if SPAWN_OWNED_REAP is 1', onPosix, async (t) => {
+  test('orphans are ended if SPAWN_OWNED_REAP is 1', withKeepers, async (t) => {
     const { witness, path } = await orphan(t)
     await boot({ SPAWN_OWNED_REGISTRY: path, SPAWN_OWNED_REAP: '1' })
     assert.ok(witness.isGone())
   })
 
-  test('not otherwise, nor by a bot that is a run itself', onPosix, async (t) => {
+  test('not otherwise, nor by a bot that is a run itself', withKeepers, async (t) => {
     const { witness, path } = await orphan(t)
     await boot({ SPAWN_OWNED_REGISTRY: path })
     await boot({ SPAWN_OWNED_REGISTRY: path, SPAWN_OWNED_REAP: '1', SPAWN_OWNED_RUN: 'of-somebody' })
