@@ -550,6 +550,8 @@ export class OwnedProcess extends EventEmitter {
     Object.defineProperties(this, {
       connected: { get: () => channel.connected, enumerable: true, configurable: true },
       channel: { get: () => channel.channel, enumerable: true, configurable: true },
+      // Its name of old, where Node still has it.
+      ...('_channel' in channel && { _channel: { get: () => channel.channel, configurable: true } }),
     })
     Object.assign(this, {
       send: channel.send.bind(channel),
