@@ -14,7 +14,7 @@ import { StdioClientTransport } from 'spawn-owned/mcp'
 import { importPeer } from './peers/index.mjs'
 import { assertAlive, assertGone, fileHas, freshRegistry, supervise } from './support/bots.mjs'
 import { program } from './support/fixtures.mjs'
-import { NO_SESSIONS, posixTests, removeFolder } from './support/system.mjs'
+import { forScripts, NO_SESSIONS, posixTests, removeFolder } from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
 const { describe, test } = posixTests(NO_SESSIONS)
@@ -31,13 +31,13 @@ const FOR_EVER = 1e8
 const GONE_WITHIN_MS = 30_000
 const ping = { jsonrpc: '2.0', id: 1, method: 'ping' }
 
-const direct = { command: process.execPath, args: [everything, 'stdio'], stderr: 'ignore' }
+const direct = { command: process.execPath, args: [...forScripts, everything, 'stdio'], stderr: 'ignore' }
 const sh = (line, ...args) => ({ command: 'sh', args: ['-c', line, 'sh', ...args], stderr: 'ignore' })
 
 /** A server behind a wrapper that `leaves` or `stays`, with a helper that has become a daemon. */
 function wrapped(t, what) {
   const witness = openWitness(t)
-  const args = [peer('wrapped-server.mjs'), witness.path, program('double-fork-daemon'), what]
+  const args = [...forScripts, peer('wrapped-server.mjs'), witness.path, program('double-fork-daemon'), what]
   return {
     witness,
     parameters: { command: process.execPath, args, stderr: 'ignore' },
@@ -87,13 +87,14 @@ describe('a server', options, () => {
     const path = freshRegistry()
     const supervisor = supervise(path)
     const labels = { server: 'everything' }
-    const { client, transport, run } = await connect(t, { ...direct, supervisor, sessionId: 's', labels })
+    const ours = { supervisor, sessionId: 's', labels, commandPreview: 'the everything server' }
+    const { client, transport, run } = await connect(t, { ...direct, ...ours })
     const { tools } = await client.listTools()
     assert.ok(tools.some(({ name }) => name === 'echo'))
     assert.equal(await echo(client, 'hello'), 'Echo: hello')
     const [record] = supervisor.list({ sessionId: 's' })
     assert.deepEqual([record.pid, record.labels], [transport.pid, labels])
-    assert.equal(record.commandPreview, [direct.command, ...direct.args].join(' ').slice(0, 120))
+    assert.equal(record.commandPreview, 'the everything server')
     await client.close()
     assert.deepEqual([run.state, transport.pid, transport.run], ['exited', null, run])
     const { reason, exitCode } = await run.wait()
@@ -148,8 +149,8 @@ describe('a server', options, () => {
 
   test('that is killed: requests fail, onclose is told, and its helpers are gone', async (t) => {
     const witness = openWitness(t)
-    const line = '"$1" "$2" & exec "$3" "$4" stdio'
-    const command = sh(line, program('half-setsid'), witness.path, process.execPath, everything)
+    const line = '"$1" "$2" & shift 2; exec "$@"'
+    const command = sh(line, program('half-setsid'), witness.path, direct.command, ...direct.args)
     const { client, transport, run, closed } = await connect(t, command)
     await witness.ready(2)
     const pending = client.callTool({ name: 'trigger-long-running-operation', arguments: { duration: 600 } })
@@ -185,10 +186,14 @@ describe('a server', options, () => {
 describe('a bot that is SIGKILLed', options, () => {
   async function killBot(t, how) {
     const it = wrapped(t, 'stays')
-    const bot = spawn(process.execPath, [peer('mcp-bot.mjs'), how, JSON.stringify(it.parameters)], {
-      stdio: ['ignore', 'pipe', 'inherit'],
-      env: { ...process.env, SPAWN_OWNED_REGISTRY: freshRegistry() },
-    })
+    const bot = spawn(
+      process.execPath,
+      [...forScripts, peer('mcp-bot.mjs'), how, JSON.stringify(it.parameters)],
+      {
+        stdio: ['ignore', 'pipe', 'inherit'],
+        env: { ...process.env, SPAWN_OWNED_REGISTRY: freshRegistry() },
+      },
+    )
     t.after(() => bot.kill('SIGKILL'))
     await Promise.all([it.stands(), once(bot.stdout, 'data')])
     bot.kill('SIGKILL')
@@ -257,7 +262,7 @@ describe('start', options, () => {
     const program = `import { StdioClientTransport } from 'spawn-owned/mcp'
       await new StdioClientTransport({ command: 'true' }).start().catch(({ code, message }) => console.log(code, message))`
     writeFileSync(join(folder, 'bot.mjs'), program)
-    const { stdout } = await promisify(execFile)(process.execPath, [join(folder, 'bot.mjs')])
+    const { stdout } = await promisify(execFile)(process.execPath, [...forScripts, join(folder, 'bot.mjs')])
     assert.match(
       stdout,
       /^ERR_OWNED_PEER_MISSING spawn-owned\/mcp needs @modelcontextprotocol\/sdk.*npm install/,
@@ -265,7 +270,7 @@ describe('start', options, () => {
   })
 
   test('with the SDK as CommonJS: nothing of it is loaded twice', async () => {
-    const program = [peer('mcp-bot.cjs'), JSON.stringify(direct)]
+    const program = [...forScripts, peer('mcp-bot.cjs'), JSON.stringify(direct)]
     const { stdout } = await promisify(execFile)(process.execPath, program)
     assert.deepEqual(JSON.parse(stdout), { text: 'Echo: hello', isShared: true, state: 'exited' })
   })
@@ -275,8 +280,9 @@ describe('send', options, () => {
   const large = { ...ping, params: { text: 'x'.repeat(4 << 20) } }
 
   test('waits for a server that does not read', async (t) => {
-    const it = transport(t, sh('trap "exec cat >/dev/null" USR1; while :; do sleep 0.01; done'))
-    await it.start()
+    const line = 'trap "exec cat >/dev/null" USR1; echo up >&2; while :; do sleep 0.01; done'
+    const it = transport(t, { ...sh(line), stderr: 'pipe' })
+    await Promise.all([once(it.stderr, 'data'), it.start()])
     let isSent = false
     const sent = it.send(large).then(() => {
       isSent = true

@@ -87,12 +87,14 @@ class StdioClientTransport {
     this.#sdk = sdk
     const run = this.#spawn(sdk)
     this.#run = run
+    // One that waits for its scope may be called off; then `close` is all that is heard of it. Asked for before the streams are touched:
+    // Bun may go on with what waits for the next tick while it makes them.
+    const started = Promise.race([once(run, 'spawn'), once(run, 'close')])
     const connection: Connection = { run }
     this.#connection = connection
     this.#listen(connection, new sdk.ReadBuffer({ maxBufferSize: this.#server.maxBufferSize }))
     try {
-      // One that waits for its scope may be called off; then `close` is all that is heard of it.
-      await Promise.race([once(run, 'spawn'), once(run, 'close')])
+      await started
       if (run.pid === undefined) throw new Error('The server was cancelled before it was started')
     } catch (error) {
       await this.#end(connection)
