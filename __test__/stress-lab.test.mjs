@@ -5,9 +5,10 @@ import { describe, test } from 'node:test'
 import { roundSeed } from '../scripts/stress/lab/dice.mjs'
 import { invariants, violationsOf } from '../scripts/stress/lab/invariants.mjs'
 import { moveNamed, moves } from '../scripts/stress/lab/moves.mjs'
+import { playInNamespace, unavailable } from '../scripts/stress/lab/namespace.mjs'
 import { partOf, planFor } from '../scripts/stress/lab/plan.mjs'
 import { failureOf, traceOf } from '../scripts/stress/lab/report.mjs'
-import { shrink } from '../scripts/stress/lab/shrink.mjs'
+import { shrink, triesFor } from '../scripts/stress/lab/shrink.mjs'
 import { isLinux } from './support/system.mjs'
 
 const seeds = Array.from({ length: 300 }, (_, index) => roundSeed(42, index))
@@ -241,6 +242,48 @@ describe('the shortest part that fails', () => {
     const found = await shrink(numbers, needs([3]), { isOver })
     assert.ok(found.includes(3) && found.length > 1, `${found}`)
   })
+})
+
+test('what fails seldom is played more often before it counts as harmless, and what never fails again not at all', () => {
+  assert.deepEqual(
+    [6, 5, 3, 1, 0].map((failed) => triesFor(failed, 6)),
+    [1, 2, 4, 12, 0],
+  )
+})
+
+test('a round in a namespace of its own tells what has happened, and all is well', {
+  skip: unavailable ?? false,
+}, async () => {
+  const spawn = { do: 'spawn', bot: 'A', what: 'half-setsid', options: { graceMs: 50 }, awaited: true }
+  const steps = [
+    { do: 'start', bot: 'A', isWarm: true },
+    { ...spawn, run: 'run-a' },
+    { ...spawn, run: 'run-b', options: { graceMs: 50, onOwnerExit: 'keep' } },
+    { do: 'start', bot: 'B', isWarm: false },
+    { do: 'cancel', by: 'B', target: { runId: 'run-a' }, options: {}, awaited: true },
+    { do: 'kill-bot', bot: 'A' },
+    { do: 'kill-keeper', run: 'run-c' },
+  ].map((step, number) => ({ number, ...step }))
+  const setting = {
+    pids: { first: 1000, last: 30_000 },
+    lookAlikes: true,
+    ownSession: true,
+    curtain: 'shutdown',
+  }
+  const { facts, trouble } = await playInNamespace({ seed: 0, setting, steps })
+  assert.equal(trouble, undefined)
+  assert.deepEqual(violationsOf(facts), [])
+  // What its own bot says of run-a may come too late.
+  const [claim] = facts.claims.filter(({ who }) => who === 'cancel() of B')
+  assert.deepEqual([claim.run, claim.reason, claim.isGone], ['run-a', 'manual-cancel', true])
+  const decision = facts.reports.at(-1).decisions.find(({ runId }) => runId === 'run-b')
+  assert.deepEqual([decision.outcome, decision.isGone], ['ended', true])
+  assert.deepEqual(
+    facts.played.filter(({ isMoot }) => isMoot).map(({ number }) => number),
+    [6],
+  )
+  assert.equal(facts.strangers.length, 6)
+  assert.ok(facts.reads.count > 0)
 })
 
 test('a failure is told with seed, trace and the command that plays it again', onLinux, () => {

@@ -31,7 +31,6 @@ const orders = {
   /** Whatever is made once is made by the first run. Its helpers are made ready for the next one meanwhile. */
   async warmUp() {
     await supervisor.spawnOwned('true', { stdio: 'pipe' }).wait()
-    await supervisor.reapOrphans(process.pid)
     await delay(100)
   },
   async adopt(runId) {

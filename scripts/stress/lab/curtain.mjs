@@ -109,6 +109,7 @@ function logOf(stage) {
 async function processesLeft(stage, survivors) {
   const known = new Set([1, process.pid, ...stage.strangers.map(({ pid }) => pid)])
   const excused = survivors.map(({ witness }) => witness.path)
+  for (const { keeper, zygote } of survivors) for (const helper of [keeper, zygote]) known.add(helper?.pid)
   for (const run of runsOf(stage)) if (run.isStranger) known.add(run.root.pid)
   const left = () => processes().filter((pid) => !known.has(pid) && !holdsAny(pid, excused))
   const giveUpAt = performance.now() + SETTLED_MS

@@ -6,13 +6,15 @@ import { violationsOf } from './invariants.mjs'
 import { playInNamespace } from './namespace.mjs'
 import { partOf, planFor } from './plan.mjs'
 import { failureOf, summaryOf } from './report.mjs'
-import { shrink } from './shrink.mjs'
+import { shrink, triesFor } from './shrink.mjs'
 
 const MOST_FAILURES = 3
 const REPORT_EVERY_MS = 30_000
-/** What makes a plan short may take so long, and no part of it is played more often than this before it counts as harmless. */
+/** What makes a plan short may take so long; nobody waits for that in CI. */
 const SHRINK_MS = 180_000
-const TRIES = 3
+const SHRINK_QUIETLY_MS = 60_000
+/** So often a failed plan is played again, to see how often it fails. */
+const SAMPLE = 6
 
 export class Lab {
   figures = { rounds: 0, steps: 0, moot: 0, runs: 0, strangers: 0, reads: 0, failures: 0, ms: 0 }
@@ -20,11 +22,13 @@ export class Lab {
   #isStopped = false
   #lanes
   #isQuiet
+  #shrinkMs
 
   /** A quiet one tells of failures only. */
   constructor({ lanes = availableParallelism(), isQuiet = false } = {}) {
     this.#lanes = lanes
     this.#isQuiet = isQuiet
+    this.#shrinkMs = isQuiet ? SHRINK_QUIETLY_MS : SHRINK_MS
   }
 
   /** The rounds that are being played are the last. */
@@ -89,28 +93,53 @@ export class Lab {
     this.figures.reads += facts.reads.count
   }
 
+  /** Looks for the shortest part of a plan that breaks the same invariant, and tells it. */
   async #explain(whole, violations) {
-    console.log(`  ✗ seed ${whole.seed}: ${violations[0].invariant}. Looking for the shortest trace …`)
-    const giveUpAt = performance.now() + SHRINK_MS
+    const { invariant } = violations[0]
+    console.log(`  ✗ seed ${whole.seed}: ${invariant}. Looking for the shortest trace …`)
+    const giveUpAt = performance.now() + this.#shrinkMs
+    const isOver = () => this.#isStopped || performance.now() > giveUpAt
     let shortest = { plan: whole, violations }
-    let played = 0
+    const tries = await this.#triesFor(whole, invariant)
     const fails = async (numbers) => {
       const plan = partOf(whole, numbers)
-      for (let attempt = 0; attempt < TRIES; attempt++) {
-        played++
-        const now = await this.#playOnce(plan)
-        // Another failure than the one that is looked for would lead elsewhere.
-        if (!now.some(({ invariant }) => invariant === violations[0].invariant)) continue
-        shortest = { plan, violations: now }
-        return true
-      }
-      return false
+      const found = await this.#findAgain(plan, invariant, tries.count, isOver)
+      if (found) shortest = { plan, violations: found }
+      return found !== undefined
     }
-    await shrink(
-      whole.steps.map(({ number }) => number),
-      fails,
-      { isOver: () => this.#isStopped || performance.now() > giveUpAt },
-    )
-    console.log(failureOf(shortest.plan, { ...shortest, whole, times: `${played} rounds to find that` }))
+    const all = whole.steps.map(({ number }) => number)
+    if (tries.count > 0) await shrink(all, fails, { isOver })
+    console.log(failureOf(shortest.plan, { ...shortest, whole, often: tries.words }))
+  }
+
+  /** Races do not show every time. How often a part has to be played before it counts as harmless depends on how often the whole fails. */
+  async #triesFor(plan, invariant) {
+    const results = await this.#side(SAMPLE, () => this.#playOnce(plan))
+    const failed = results.filter((now) => breaks(now, invariant)).length
+    return { count: triesFor(failed, SAMPLE), words: `of ${SAMPLE} more plays ${failed} have failed` }
+  }
+
+  /** The violations, if this invariant is broken in one of so many plays. Another failure than that one would lead elsewhere. */
+  async #findAgain(plan, invariant, tries, isOver) {
+    let found
+    const play = async () => {
+      if (found || isOver()) return
+      const now = await this.#playOnce(plan)
+      if (breaks(now, invariant)) found ??= now
+    }
+    await this.#side(tries, play)
+    return found
+  }
+
+  /** So many times, as many side by side as there are lanes. */
+  async #side(count, work) {
+    const results = []
+    const lane = async () => {
+      while (count-- > 0) results.push(await work())
+    }
+    await Promise.all(Array.from({ length: this.#lanes }, lane))
+    return results
   }
 }
+
+const breaks = (violations, name) => violations.some(({ invariant }) => invariant === name)

@@ -22,12 +22,12 @@ const settingOf = ({ pids, lookAlikes, curtain, ownSession }) =>
     `in the end the bots ${{ kill: 'are killed', leave: 'exit', shutdown: 'shut down' }[curtain]}`,
   ].join(' · ')
 
-export function failureOf(plan, { violations, whole, times }) {
+export function failureOf(plan, { violations, whole, often }) {
   const unique = [...new Map(violations.map((it) => [`${it.invariant} ${it.what}`, it])).values()]
   return [
     `✗ seed ${plan.seed}: ${[...new Set(unique.map(({ invariant }) => invariant))].join(', ')}`,
     ...unique.map(({ invariant, what }) => `    ${invariant}: ${what.replaceAll('\n', '\n    ')}`),
-    `  ${plan.steps.length} of ${whole.steps.length} steps are enough${times ? ` (${times})` : ''}:`,
+    `  ${plan.steps.length} of ${whole.steps.length} steps are enough${often ? ` (${often})` : ''}:`,
     traceOf(plan),
     `   –  ${settingOf(plan.setting)}`,
     `  again: ${replayOf(plan, plan.steps.length === whole.steps.length)}`,

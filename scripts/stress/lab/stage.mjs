@@ -184,9 +184,9 @@ export class Stage {
 
   /**
    * Has a bot do something. What comes of it is noted when it comes; nobody waits for it unless it is `awaited`. `heard(result)` is called
-   * in the moment of the answer, `over()` also if there is none.
+   * in the moment of the answer, `refused(isGone)` if there is none but an error, or the bot is gone, and `over()` in any case.
    */
-  async order(bot, order, args, { awaited = false, heard, over } = {}) {
+  async order(bot, order, args, { awaited = false, heard, refused, over } = {}) {
     const note = { bot: bot.name, order, step: this.#at, outcome: 'unanswered' }
     this.orders.push(note)
     const answer = new Promise((resolve) => {
@@ -194,6 +194,7 @@ export class Stage {
         if (error) Object.assign(note, { outcome: 'refused', code: error.code, message: error.message })
         else note.outcome = isGone ? 'bot gone' : 'done'
         if (note.outcome === 'done') heard?.(result)
+        else refused?.(isGone)
         over?.()
         resolve()
       })
@@ -210,10 +211,9 @@ export class Stage {
   reap(bot, { policy, dryRun }, awaited) {
     const isOrphan = (run) => run.isKept && !this.bot(run.bot)
     const over = dryRun || policy !== 'terminate' ? undefined : this.during(isOrphan, 'reaped')
-    const alive = [...this.runs.values()].filter(
-      (run) => run.mustBeRecorded && !run.registryLost && !this.bot(run.bot) && !run.isGone(),
-    )
-    const report = { by: bot.name, step: this.#at, dryRun, alive: alive.map(({ name }) => name) }
+    const isUnowned = (run) => run.mustBeRecorded && !run.registryLost && !this.bot(run.bot) && !run.isGone()
+    const unowned = [...this.runs.values()].filter(isUnowned)
+    const report = { by: bot.name, step: this.#at, dryRun, unowned }
     return this.order(bot, 'reap', [{ policy, dryRun }], {
       awaited,
       over,
@@ -226,7 +226,9 @@ export class Stage {
       ...decision,
       isGone: this.run(decision.runId)?.isGone(),
     }))
-    this.reports.push(report)
+    // Those that were gone by then may have been somebody else's to decide on.
+    const alive = report.unowned.filter((run) => run.mustBeRecorded && !run.registryLost && !run.isGone())
+    this.reports.push({ ...report, unowned: undefined, alive: alive.map(({ name }) => name) })
     for (const { runId } of adopted) this.run(runId)?.belongsTo(report.by)
   }
 

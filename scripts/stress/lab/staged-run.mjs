@@ -71,6 +71,11 @@ export class StagedRun {
     this.mustBeRecorded = false
   }
 
+  /** Nobody can say any more what the registry knows of it. */
+  mayBeLost() {
+    this.registryLost = true
+  }
+
   becomesStranger() {
     this.isStranger = true
   }

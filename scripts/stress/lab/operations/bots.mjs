@@ -1,6 +1,6 @@
 /** Bots come and go. */
 
-const MOST_BOTS = 4
+const MOST_BOTS = 6
 
 export const botMoves = [
   {

@@ -25,6 +25,8 @@ export const registryMoves = [
       await stage.order(bot, 'register', [{ runId, pid: run.root.pid, graceMs: 100 }], {
         awaited: true,
         heard: () => run.isRecorded(),
+        // It may have been recorded by a bot that died before it could say so.
+        refused: (isGone) => (isGone ? run.mayBeLost() : run.becomesStranger()),
       })
     },
   },

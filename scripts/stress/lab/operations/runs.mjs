@@ -111,7 +111,7 @@ const targetInWords = (target) => {
 }
 
 export const runMoves = [
-  { name: 'spawn', weight: 9, draw: drawSpawn, tell: tellSpawn, play: playSpawn },
+  { name: 'spawn', weight: 14, draw: drawSpawn, tell: tellSpawn, play: playSpawn },
   {
     name: 'cancel',
     weight: 5,
