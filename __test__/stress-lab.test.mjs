@@ -93,7 +93,7 @@ const claim = {
   isGone: true,
   step: 3,
 }
-const decision = { runId: 'run-a', outcome: 'ended', isGone: true }
+const decision = { runId: 'run-a', pid: 4711, outcome: 'ended', isGone: true }
 const report = { by: 'B', step: 4, dryRun: false, alive: ['run-a'], decisions: [decision] }
 const order = { bot: 'A', order: 'cancel', step: 2, outcome: 'done' }
 const bot = { name: 'A', expected: undefined, how: undefined, complaint: '' }
@@ -106,7 +106,7 @@ const calm = {
   claims: [claim],
   reports: [report],
   reads: { count: 9, invalid: [] },
-  final: { alone: [], survivors: [], entries: [], processes: [], log: [] },
+  final: { alone: [], survivors: [], entries: [], processes: [], log: ['… KILLED pid=4711 cmd=…'] },
 }
 const runs = (more, ...exits) => ({ runs: [{ ...run, ...more, exits }] })
 const beyondReach = { lost: ['keeper', 'zygote'], traceable: false }
@@ -143,6 +143,7 @@ const broken = [
     'alive, and the report is silent',
     { reports: [{ ...report, decisions: [] }] },
   ],
+  ['no record without a decision', 'killed, and the log is silent', { final: { ...calm.final, log: [] } }],
   ['killed once', 'by two reports', { reports: [report, report] }],
   ['the registry is valid whenever it is read', 'half a file', { reads: { count: 1, invalid: ['half'] } }],
   ['reasons are true', 'another than what was done', runs({}, { ...exit, reason: 'exit', exitCode: 0 })],
@@ -218,6 +219,7 @@ describe('of the invariants', () => {
       { orders: [{ ...order, outcome: 'unanswered' }], bots: [{ ...bot, expected: 'kill' }] },
     ],
     ['a command that never began', { claims: [{ ...claim, hasBegun: false, isGone: false }] }],
+    ['a log that could not be written', { final: { ...calm.final, log: [], couldNotLog: true } }],
     ['an error with a code', { orders: [{ ...order, outcome: 'refused', code: 'ERR_OWNED_NOT_FOUND' }] }],
     ['an end of a bot that was ended', { bots: [{ ...bot, expected: 'kill', how: [null, 'SIGKILL'] }] }],
   ]

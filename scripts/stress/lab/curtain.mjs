@@ -33,6 +33,7 @@ export async function lowerCurtain(stage) {
     survivors: left,
     entries,
     log: logOf(stage),
+    couldNotLog: stage.couldNotLog,
     processes: await processesLeft(stage, survivors),
   }
 }

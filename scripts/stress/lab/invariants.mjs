@@ -91,6 +91,9 @@ export const invariants = [
           .filter((run) => !decisions.some(({ runId }) => runId === run) && !isExcused(runs, run))
           .map((run) => `the report of ${by} at step ${step} says nothing of ${run}, whose bot is gone`),
       ),
+      ...(final.couldNotLog ? [] : killedOf(reports))
+        .filter(({ pid }) => !final.log.some((line) => line.includes(` KILLED pid=${pid} `)))
+        .map(({ runId }) => `${runId} was reported as killed, and the event log does not say so`),
     ],
   },
   {
@@ -150,6 +153,9 @@ export const invariants = [
         .map(({ name, how, complaint }) => `bot ${name} has ended by itself (${how}):\n${complaint}`),
   },
 ]
+
+const killedOf = (reports) =>
+  reports.flatMap(({ decisions }) => decisions.filter(({ outcome }) => outcome === 'ended'))
 
 const isExcused = (runs, name) => {
   const run = runs.find((it) => it.name === name)

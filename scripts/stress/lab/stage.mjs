@@ -31,7 +31,8 @@ export class Stage {
   played = []
   /** What puts right again what a fault has put wrong. */
   remedies = new Map()
-  diskWasFull = false
+  /** The event log is the first to be given up when there is no space, or no descriptor. */
+  couldNotLog = false
   #witnesses = new Map()
   #pending = new Set()
   #lasting = new Set()

@@ -12,6 +12,7 @@ export const descriptorMoves = [
     play(stage, { bot: name, free }) {
       const bot = stage.bot(name)
       if (!bot) return false
+      stage.couldNotLog = true
       stage.remedies.set(
         `descriptors of ${name}`,
         () => stage.bot(name) && stage.order(bot, 'relent', [], { awaited: true }),

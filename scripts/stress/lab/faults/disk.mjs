@@ -8,7 +8,7 @@ export const diskMoves = [
     tell: () => 'the disk of the registry is full from here on',
     play(stage) {
       stage.disk.fill()
-      stage.diskWasFull = true
+      stage.couldNotLog = true
       stage.remedies.set('full disk', () => stage.disk.free())
     },
   },
