@@ -116,11 +116,15 @@ export class Stage {
     return run
   }
 
-  /** A process that the lab has started itself. */
+  /** A process that the lab has started itself; nothing, if it cannot fork. */
   async addRegistered(name, { bot, leads }) {
     const run = this.addRun(name, { bot, what: 'stays', isKept: true, isRegistered: true })
     const child = spawn(program('stays'), [run.witness.path], { stdio: 'ignore', detached: leads })
     child.on('error', () => {})
+    if (child.pid === undefined) {
+      this.runs.delete(name)
+      return undefined
+    }
     run.hasBegun(child.pid)
     await this.stands(run, 1)
     return run

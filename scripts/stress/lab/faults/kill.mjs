@@ -20,7 +20,7 @@ export const killMoves = [
   },
   {
     name: 'kill-all',
-    weight: 1.5,
+    weight: 2,
     draw(draft) {
       const bot = draft.bot({ evenStopped: true })
       if (!bot) return undefined

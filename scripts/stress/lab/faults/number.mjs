@@ -19,12 +19,20 @@ async function isFree(pid) {
   return !existsSync(`/proc/${pid}`)
 }
 
+/** Only a run that has lost both bot and keeper has a root whose number anybody could get: else a zombie keeps it. */
+function endRoot(stage, run) {
+  if (stage.bot(run.bot) || run.keeper?.isAlive() || !run.root?.isAlive()) return
+  run.mayEnd('root killed')
+  run.root.signal('SIGKILL')
+}
+
 export const numberMoves = [
   {
     name: 'take-number',
-    weight: 2,
+    weight: 3,
     draw(draft) {
-      const run = draft.run()
+      const isLeft = ({ bot }) => !draft.bots.find(({ name }) => name === bot).isUp
+      const run = draft.run(isLeft) ?? (draft.dice.chance(0.2) ? draft.run() : undefined)
       if (!run) return undefined
       const whose = draft.dice.weighted([
         [3, 'root'],
@@ -34,11 +42,13 @@ export const numberMoves = [
       return { run: run.name, whose, stranger: draft.newStranger(), leads: draft.dice.chance(0.6) }
     },
     tell: ({ run, whose, leads }) =>
-      `a stranger gets the number of ${WHOSE[whose].words(run)}, if that is free${leads ? ', and leads a group of that number' : ''}`,
+      `${whose === 'root' ? `the root of ${run} is killed, if it has neither bot nor keeper; ` : ''}a stranger gets the number of ${WHOSE[whose].words(run)}, if that is free${leads ? ', and leads a group of that number' : ''}`,
     async play(stage, { run: runId, whose, stranger, leads }) {
       const run = stage.run(runId)
       const pid = run && WHOSE[whose].of(stage, run)?.pid
-      if (pid === undefined || !(await isFree(pid))) return false
+      if (pid === undefined) return false
+      if (whose === 'root') endRoot(stage, run)
+      if (!(await isFree(pid))) return false
       // Refused while there are no numbers to be had.
       const take = () => quietly(() => writeFileSync('/proc/sys/kernel/ns_last_pid', String(pid - 1)))
       const who = `one with the number of ${WHOSE[whose].words(runId)}`

@@ -22,6 +22,7 @@ export const registryMoves = [
       const bot = stage.bot(name)
       if (!bot) return false
       const run = await stage.addRegistered(runId, { bot: name, leads })
+      if (!run) return false
       await stage.order(bot, 'register', [{ runId, pid: run.root.pid, graceMs: 100 }], {
         awaited: true,
         heard: () => run.isRecorded(),
