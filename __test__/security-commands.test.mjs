@@ -1,0 +1,78 @@
+// What a hostile command can do with what it is given, and to whoever keeps it.
+import assert from 'node:assert/strict'
+import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
+import { freshRegistry, keeperOf, stateOf, statOf, supervise, until } from './support/bots.mjs'
+import { program } from './support/fixtures.mjs'
+import { linuxTests, NO_PROC } from './support/system.mjs'
+import { openWitness } from './support/witness.mjs'
+
+const { describe, test } = linuxTests(NO_PROC)
+const options = { timeout: 120_000 }
+const together = { timeout: 600_000, concurrency: 3 }
+
+/** What a process has open: what each descriptor is, by number. Of our own, that by which this is read is gone by then. */
+function openIn(pid) {
+  const open = {}
+  for (const fd of readdirSync(`/proc/${pid}/fd`)) {
+    try {
+      open[fd] = readlinkSync(`/proc/${pid}/fd/${fd}`)
+    } catch ({ code }) {
+      assert.equal(code, 'ENOENT')
+    }
+  }
+  return open
+}
+
+describe('a command has none of the descriptors of bot, zygote and keeper:', together, () => {
+  const kinds = {
+    'with pipes': [{ stdio: 'pipe' }, 3],
+    'with nothing': [{ stdio: ['pipe', 'ignore', 'ignore'] }, 3],
+    'with four pipes': [{ stdio: ['pipe', 'pipe', 'pipe', 'pipe'] }, 4],
+    'with a channel': [{ stdio: ['pipe', 'ignore', 'ignore', 'ipc'] }, 4],
+    'with a terminal': [{ pty: true }, 3],
+    'that may outlive its bot': [{ stdio: ['pipe', 'ignore', 'ignore'], onOwnerExit: 'keep' }, 3],
+  }
+  for (const [what, [more, count]] of Object.entries(kinds)) {
+    test(what, options, async (t) => {
+      const supervisor = supervise(freshRegistry())
+      const run = supervisor.spawnOwned('cat', { graceMs: 100, ...more })
+      t.after(() => run.cancel({ graceMs: 0 }))
+      const keeper = keeperOf(supervisor.list({ runId: run.runId })[0])
+      await until(() => readFileSync(`/proc/${run.pid}/comm`, 'utf8') === 'cat\n', 'the command is executed')
+      const its = openIn(run.pid)
+      assert.deepEqual(Object.keys(its).map(Number), [...Array(count).keys()])
+      // Each end of a pair of sockets has a number of its own; whoever has the same holds the same end.
+      const sockets = Object.values(its).filter((it) => it.startsWith('socket:'))
+      for (const pid of [keeper, statOf(keeper).parent, process.pid])
+        for (const it of Object.values(openIn(pid)))
+          assert.ok(!sockets.includes(it), `${it} is ${pid}'s, too`)
+    })
+  }
+})
+
+describe('a command that traces its keeper, and holds it still,', together, () => {
+  const ways = {
+    'does not outlive its deadline': { timeoutMs: 500, stdio: 'ignore' },
+    'does not outlive its silence': { noOutputTimeoutMs: 500 },
+    'is ended by a cancel': { stdio: 'ignore' },
+  }
+  for (const [what, more] of Object.entries(ways)) {
+    test(what, options, async (t) => {
+      const supervisor = supervise(freshRegistry())
+      const witness = openWitness(t)
+      const run = supervisor.spawnOwned(program('traces-its-keeper'), [witness.path], {
+        graceMs: 100,
+        ...more,
+      })
+      run.stdout?.resume()
+      await witness.ready(1)
+      const keeper = keeperOf(supervisor.list()[0])
+      if (stateOf(keeper) !== 't') t.diagnostic('the system does not let it: nothing to hold')
+      const { survivors, reason } =
+        more.timeoutMs || more.noOutputTimeoutMs ? await run.wait() : await run.cancel()
+      assert.ok(witness.isGone(), reason)
+      assert.deepEqual(survivors, [])
+      assert.deepEqual(supervisor.list(), [])
+    })
+  }
+})
