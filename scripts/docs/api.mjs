@@ -1,5 +1,14 @@
 // npm run docs:api: docs/api, made from the .d.ts files by typedoc. `--check` only says whether it would change.
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, relative } from 'node:path'
 import { installPeers } from '../peers.mjs'
@@ -21,7 +30,7 @@ installPeers()
 const made = mkdtempSync(join(tmpdir(), 'spawn-owned-api-'))
 process.on('exit', () => rmSync(made, { recursive: true, force: true }))
 generate(made)
-const pages = readdirSync(made)
+const pages = readdirSync(made, { recursive: true }).filter((page) => page.endsWith('.md'))
 
 if (process.argv.includes('--check')) {
   const stale = pages.filter((page) => read(join(api, page)) !== read(join(made, page)))
@@ -31,8 +40,7 @@ if (process.argv.includes('--check')) {
   }
 } else {
   rmSync(api, { recursive: true, force: true })
-  mkdirSync(api, { recursive: true })
-  for (const page of pages) writeFileSync(join(api, page), read(join(made, page)))
+  cpSync(made, api, { recursive: true })
   say(`${pages.length} pages in ${relative(root, api)}`)
 }
 
