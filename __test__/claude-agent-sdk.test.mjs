@@ -9,11 +9,11 @@ import { createSpawner, spawnClaudeCodeProcess } from 'spawn-owned/claude-agent-
 import { importPeer } from './peers/index.mjs'
 import { assertAlive, assertGone, freshRegistry, supervise } from './support/bots.mjs'
 import { program } from './support/fixtures.mjs'
-import { NO_SESSIONS, posixTests } from './support/system.mjs'
+import { isWindows, NO_SESSIONS, posixTests } from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
 const { describe, test } = posixTests(NO_SESSIONS)
-const { query } = await importPeer('@anthropic-ai/claude-agent-sdk')
+const { query } = isWindows ? {} : await importPeer('@anthropic-ai/claude-agent-sdk')
 const peer = (name) => fileURLToPath(new URL(`peers/${name}`, import.meta.url))
 
 const options = { timeout: 120_000 }

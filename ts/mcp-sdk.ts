@@ -55,6 +55,8 @@ export interface CommandLine {
 export function forWindows(command: string, args: readonly string[], options: object): CommandLine {
   const ofTheSdk = createRequire(require.resolve(`${NAME}/client/stdio.js`))
   const parsed = ofTheSdk('cross-spawn')._parse(command, args, options)
+  // What is nowhere is not started by way of cmd.exe, which would be started and complain: the system's own error is ENOENT.
+  if (!parsed.file) return { file: command, argv: [...args], verbatim: false }
   return {
     file: parsed.command,
     argv: parsed.args,
