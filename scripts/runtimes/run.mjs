@@ -8,6 +8,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { parseArgs } from 'node:util'
+import { installPeers } from '../peers.mjs'
 import { endOnSignals, runFiles } from '../processes.mjs'
 import { say } from '../tools.mjs'
 import { save, writeDocument } from './document.mjs'
@@ -33,6 +34,7 @@ const folder = mkdtempSync(join(tmpdir(), 'spawn-owned-test-'))
 process.env.SPAWN_OWNED_REGISTRY = join(folder, 'process-registry.json')
 process.on('exit', () => rmSync(folder, { recursive: true, force: true }))
 
+installPeers()
 const installed = chosen.map((runtime) => ({ runtime, ...install(runtime) }))
 endOnSignals()
 for (const { runtime, program, version } of installed) {

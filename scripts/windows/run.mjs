@@ -9,6 +9,7 @@ import { basename, join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { buildWindowsPrograms } from '../../__test__/support/windows-programs.mjs'
 import { installPackages } from '../debian.mjs'
+import { installPeers } from '../peers.mjs'
 import { endOnSignals, runFiles } from '../processes.mjs'
 import { root, say } from '../tools.mjs'
 import { buildAddons } from './build.mjs'
@@ -36,6 +37,7 @@ const files = chooseFiles(positionals)
 
 installPackages('The Windows tests', packages)
 if (!values.rust) {
+  installPeers()
   buildAddons()
   buildWindowsPrograms()
 }
