@@ -9,12 +9,14 @@ const esm = readFileSync(join(root, 'scripts', 'install', 'project', 'bot.mts'),
 /** The same, but for how it gets hold of its modules. */
 const cjs = `import owned = require('spawn-owned')
 import child_process = require('spawn-owned/child_process')
+import agents = require('spawn-owned/claude-agent-sdk')
 import pty = require('spawn-owned/node-pty')
 
 type OwnedProcess = owned.OwnedProcess
 type RunExit = owned.RunExit
 const { list, spawnOwned } = owned
 const { exec, spawn } = child_process
+const { createSpawner } = agents
 const loaded = require.cache
 ${esm.slice(esm.indexOf('\n/**'))}`
 

@@ -162,11 +162,12 @@ async function runBots(project, { files = bots, node = [process.execPath], uid, 
   return result
 }
 
-function judgeBot(project, { known, reason, survivors, exitCode, heard, onTerminal, addon }) {
-  assert.deepEqual(
-    { known, reason, survivors, exitCode, heard, onTerminal },
-    { known: [true], reason: 'manual-cancel', survivors: [], exitCode: 7, heard: 'heard\n', onTerminal: 5 },
-  )
+function judgeBot(project, { addon, uid, ...told }) {
+  assert.deepEqual(told, {
+    ...{ known: [true], reason: 'manual-cancel', survivors: [], exitCode: 7, heard: 'heard\n', onTerminal: 5 },
+    ofAgent: 3,
+    withoutSdk: 'ERR_OWNED_PEER_MISSING',
+  })
   assert.ok(addon.startsWith(project + sep), `${addon} is not the project's`)
   const keeper = join(dirname(addon), here.files[1])
   assert.equal(statSync(keeper).mode & 0o111, 0o111, `${keeper} is not executable`)

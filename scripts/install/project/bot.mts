@@ -1,6 +1,7 @@
 import { createRequire } from 'node:module'
 import { list, type OwnedProcess, type RunExit, spawnOwned } from 'spawn-owned'
 import { exec, spawn } from 'spawn-owned/child_process'
+import { createSpawner } from 'spawn-owned/claude-agent-sdk'
 import * as pty from 'spawn-owned/node-pty'
 
 const loaded = createRequire(import.meta.url).cache
@@ -27,10 +28,24 @@ async function main(): Promise<void> {
   const terminal = pty.spawn('sh', ['-c', 'test -t 0 && exit 5'], { cols: 80, rows: 24 })
   const onTerminal = await new Promise<number>((resolve) => terminal.onExit((end) => resolve(end.exitCode)))
 
+  const { signal } = new AbortController()
+  const agent = createSpawner()({ command: 'sh', args: ['-c', 'exit 3'], env: process.env, signal })
+  const ofAgent = await new Promise<number | null>((resolve) => agent.on('exit', resolve))
+
+  // By a name that is not looked up when it is compiled: its types need the SDK, which this project does not have.
+  const mcp: string = 'spawn-owned/mcp'
+  const { StdioClientTransport } = await import(mcp)
+  const withoutSdk = await new StdioClientTransport({ command: 'true' })
+    .start()
+    .catch(({ code }: NodeJS.ErrnoException) => code)
+
   const addon = Object.keys(loaded).find((file) => file.endsWith('.node'))
   const { reason, survivors } = exit
   console.log(
-    JSON.stringify({ known, reason, survivors, exitCode, heard, onTerminal, addon, uid: process.getuid?.() }),
+    JSON.stringify({
+      ...{ known, reason, survivors, exitCode, heard, onTerminal, ofAgent, withoutSdk, addon },
+      uid: process.getuid?.(),
+    }),
   )
 }
 
