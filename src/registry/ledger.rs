@@ -126,10 +126,10 @@ impl Registry {
     /// An entry that was claimed, as we have it from here on.
     pub(super) fn rewrite(&'static self, record: Record, lease: Duration) -> Result<Entry, RegistryError> {
         let by = record.owner_instance_id.clone().unwrap_or_default();
+        let (key, line) = (record.key(), Line::Returned { entry: Box::new(record.clone()), by });
         let mut inner = self.inner();
-        inner.own.unclaim(&[record.key()]);
-        let entry =
-            self.write_own(&mut inner, record.clone(), lease, Line::Returned { entry: Box::new(record), by });
+        let entry = self.write_own(&mut inner, record, lease, line);
+        inner.own.unclaim(&[key]);
         self.wake_thread(&mut inner);
         entry
     }
@@ -186,7 +186,7 @@ impl Registry {
         let now = now_ms();
         let mut inner = self.inner();
         // What somebody in this process has, or is about to have, is taken.
-        wanted.retain(|claim| inner.own.claim(&claim.key, instance));
+        wanted.retain(|claim| inner.own.claim(claim, instance));
         let keys: Vec<String> = wanted.iter().map(|claim| claim.key.clone()).collect();
         if keys.is_empty() {
             return Ok(Vec::new());

@@ -6,11 +6,11 @@
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-use super::record::{Line, Record, State};
+use super::record::{Claim, Line, Record, State};
 use super::table::Table;
 use crate::identity::ProcessRef;
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Own {
     me: ProcessRef,
     /// This process's entries, and where to find them.
@@ -21,6 +21,9 @@ pub struct Own {
     abandoned: HashSet<String>,
     /// Entries that this process is about to take over.
     claiming: HashSet<String>,
+    /// Of these, and of those that it has taken over: whose they were. A checkpoint that was begun before the claim was written still
+    /// says so, which is no theft. Forgotten when one has seen the claim: from then on it would be.
+    taken_from: HashMap<String, Option<String>>,
     /// Entries that are ours on paper only: a claim that came to nothing, or that could not be given back. They stay, and may be
     /// claimed again.
     loose: HashSet<String>,
@@ -31,7 +34,7 @@ pub struct Own {
     leases: HashMap<String, Lease>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Lease {
     length: Duration,
     renew_at: Instant,
@@ -46,6 +49,7 @@ impl Own {
             by_pid: HashMap::new(),
             abandoned: HashSet::new(),
             claiming: HashSet::new(),
+            taken_from: HashMap::new(),
             loose: HashSet::new(),
             adopted: HashMap::new(),
             instances: HashSet::new(),
@@ -80,6 +84,7 @@ impl Own {
     /// It is over, or somebody else's.
     pub fn forget(&mut self, key: &str) {
         self.adopted.remove(key);
+        self.taken_from.remove(key);
         if let Some(record) = self.live.remove(key) {
             // Name and number may have gone to the next one meanwhile.
             if self.by_run_id.get(&record.run_id).is_some_and(|present| present == key) {
@@ -98,15 +103,24 @@ impl Own {
     }
 
     /// About to be taken over: until that is settled, a checkpoint leaves them alone. False if somebody here is at it already.
-    pub fn claim(&mut self, key: &str, instance: &str) -> bool {
+    pub fn claim(&mut self, claim: &Claim, instance: &str) -> bool {
+        let Claim { key, from } = claim;
         self.instances.insert(instance.to_owned());
         self.loose.remove(key);
-        !self.live.contains(key) && self.claiming.insert(key.to_owned())
+        let is_first = !self.live.contains(key) && self.claiming.insert(key.clone());
+        if is_first {
+            self.taken_from.insert(key.clone(), from.clone());
+        }
+        is_first
     }
 
+    /// The claims are settled: what is not ours by now is not going to be.
     pub fn unclaim(&mut self, keys: &[String]) {
         for key in keys {
             self.claiming.remove(key);
+            if !self.live.contains(key) {
+                self.taken_from.remove(key);
+            }
         }
     }
 
@@ -189,7 +203,12 @@ impl Own {
 
     /// The same for a table that is to be written. Returns whether it was wrong, and the runs that another owner has taken.
     pub fn settle(&mut self, table: &mut Table) -> (bool, Vec<String>) {
-        let is_stolen = |key: &String| table.get(key).is_some_and(|record| !self.is_mine(record));
+        let is_from_before = |key: &String, record: &Record| {
+            self.taken_from.get(key).is_some_and(|from| *from == record.owner_instance_id)
+        };
+        let is_stolen = |key: &String| {
+            table.get(key).is_some_and(|record| !self.is_mine(record) && !is_from_before(key, record))
+        };
         let stolen: Vec<(String, String)> = self
             .live
             .iter()
@@ -203,8 +222,12 @@ impl Own {
         self.abandoned.retain(|key| table.contains(key));
         let is_ours_there = |key: &String| table.get(key).is_some_and(|record| self.is_mine(record));
         let settled: Vec<_> = self.loose.iter().filter(|key| !is_ours_there(key)).cloned().collect();
+        let taken: Vec<_> = self.taken_from.keys().filter(|key| is_ours_there(key)).cloned().collect();
         for key in settled {
             self.loose.remove(&key);
+        }
+        for key in taken {
+            self.taken_from.remove(&key);
         }
         (changed, stolen.into_iter().map(|(_, run_id)| run_id).collect())
     }
@@ -322,11 +345,43 @@ mod tests {
         assert_eq!(own.settle(&mut table), (false, Vec::new()), "told once");
     }
 
+    fn claim(key: String) -> Claim {
+        Claim { key, from: Some(format!("instance-{OTHER}")) }
+    }
+
+    #[test]
+    fn a_checkpoint_begun_before_our_claim_does_not_make_us_give_up_what_we_have_taken_over() {
+        let (before, ours) = (entry(4242, OTHER), entry(4242, ME));
+        let mut own = own(&[]);
+        own.claim(&claim(ours.key()), &format!("instance-{ME}"));
+        own.adopt(ours.clone(), before.clone());
+        own.take_adopted(&ours.key());
+        let mut table = Table::new([before.clone()]);
+        assert_eq!(own.settle(&mut table), (false, Vec::new()));
+        assert_eq!(table.get(&ours.key()), Some(&before), "the claim is in the next journal");
+        let mut table = Table::new([ours.clone()]);
+        assert_eq!(own.settle(&mut table), (false, Vec::new()));
+        assert_eq!(table.get(&ours.key()), Some(&ours), "it is ours, and stays");
+        // Whoever it was taken from may take it back later, and then it is gone.
+        assert_eq!(own.settle(&mut Table::new([before])), (false, vec![ours.run_id]));
+    }
+
+    #[test]
+    fn a_claim_that_was_lost_leaves_nothing_behind() {
+        let (theirs, ours) = (entry(4242, OTHER), entry(4242, ME));
+        let mut own = own(&[]);
+        own.claim(&claim(ours.key()), &format!("instance-{ME}"));
+        own.unclaim(&[ours.key()]);
+        own.remember(ours.clone());
+        assert_eq!(own.settle(&mut Table::new([theirs])), (false, vec![ours.run_id]));
+    }
+
     #[test]
     fn what_is_being_taken_over_is_not_thrown_out_meanwhile() {
         let claimed = entry(4242, ME);
         let mut own = own(&[]);
-        assert!(own.claim(&claimed.key(), "i") && !own.claim(&claimed.key(), "i"), "one at a time");
+        let claim = claim(claimed.key());
+        assert!(own.claim(&claim, "i") && !own.claim(&claim, "i"), "one at a time");
         let mut table = Table::new([claimed.clone()]);
         assert_eq!(own.settle(&mut table), (false, Vec::new()));
         own.adopt(claimed.clone(), entry(4242, OTHER));
@@ -339,11 +394,12 @@ mod tests {
     fn a_claim_that_came_to_nothing_leaves_the_entry_for_another_try() {
         let claimed = entry(4242, ME);
         let mut own = own(&[]);
-        own.claim(&claimed.key(), "i");
+        let claim = claim(claimed.key());
+        own.claim(&claim, "i");
         own.loosen(&[claimed.key()]);
         let mut table = Table::new([claimed.clone()]);
         assert_eq!(own.settle(&mut table), (false, Vec::new()));
-        assert!(own.is_loose(&claimed.key()) && own.claim(&claimed.key(), "i"));
+        assert!(own.is_loose(&claimed.key()) && own.claim(&claim, "i"));
         own.loosen(&[claimed.key()]);
         own.settle(&mut Table::new([entry(4242, OTHER)]));
         assert!(!own.is_loose(&claimed.key()), "it was given back after all");
