@@ -25,7 +25,7 @@ mod instance;
 mod journal;
 mod kept;
 mod ledger;
-mod own;
+pub mod own;
 pub mod record;
 mod scopes;
 pub mod table;

@@ -67,7 +67,7 @@ pub enum Action {
     Finish,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Hash)]
 pub struct Rules {
     pub on_owner_exit: Policy,
     pub on_leader_exit: Policy,
@@ -86,14 +86,14 @@ impl Default for Rules {
 }
 
 /// An overall deadline, and the signal it starts with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Timeout {
     pub after_ms: u64,
     pub signal: i32,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Phase {
     Starting,
     Running,
@@ -109,7 +109,7 @@ enum Phase {
 }
 
 /// The overall deadline, once it counts.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Hash)]
 struct Armed {
     since: u64,
     limit_ms: u64,
@@ -127,7 +127,8 @@ impl Armed {
     }
 }
 
-#[derive(Debug)]
+/// Copies and hashes are for the model of it, see `docs/models.md`.
+#[derive(Debug, Clone, Hash)]
 pub struct Lifecycle {
     rules: Rules,
     phase: Phase,

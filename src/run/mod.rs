@@ -12,7 +12,7 @@ pub mod silence;
 use serde::{Deserialize, Serialize};
 
 /// What everybody sees of a run's life: `starting → running → exiting → exited`, and never back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
     /// It is written down, and its command is being executed.
@@ -26,7 +26,7 @@ pub enum State {
 
 /// Why a tree is being ended. The first cause wins: a cancel that arrives after the root has exited by itself
 /// does not make the run a cancelled one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Cause {
     /// The root ended by itself, and the rest follows it.
     RootExit,
@@ -94,7 +94,7 @@ pub fn warn_after(limit_ms: u64) -> u64 {
 }
 
 /// The most that it took to end a tree.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub enum Force {
     /// Nothing was left to be ended.
     #[default]
@@ -106,7 +106,7 @@ pub enum Force {
 }
 
 /// What becomes of the tree when its owner, or its root, is gone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Policy {
     #[default]
