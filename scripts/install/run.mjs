@@ -164,7 +164,14 @@ async function runBots(project, { files = bots, node = [process.execPath], uid, 
 
 function judgeBot(project, { addon, uid, ...told }) {
   assert.deepEqual(told, {
-    ...{ known: [true], reason: 'manual-cancel', survivors: [], exitCode: 7, heard: 'heard\n', onTerminal: 5 },
+    ...{
+      known: [true],
+      reason: 'manual-cancel',
+      survivors: [],
+      exitCode: 7,
+      heard: 'heard\n',
+      onTerminal: 5,
+    },
     ofAgent: 3,
     withoutSdk: 'ERR_OWNED_PEER_MISSING',
   })
