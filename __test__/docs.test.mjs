@@ -121,3 +121,15 @@ test('every page can be found from the index', () => {
   )
   assert.deepEqual(lost, [])
 })
+
+test('the map of the rooms is that of the house', () => {
+  const map = read(join(root, 'docs', 'design.md'))
+  const list = (folder) => readdirSync(join(root, folder), { withFileTypes: true })
+  const files = list('ts').filter((entry) => entry.name.endsWith('.ts'))
+  const rooms = ['src', 'scripts'].flatMap(list).filter((entry) => entry.isDirectory())
+  const missing = [...files, ...rooms].filter(({ name }) => !new RegExp(`\\b${name}\\b`).test(map))
+  assert.deepEqual(
+    missing.map(({ name }) => name),
+    [],
+  )
+})
