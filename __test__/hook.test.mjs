@@ -35,11 +35,12 @@ const tree = treeNamed('double-fork-daemon')
 
 const environment = (more) => ({ ...process.env, SPAWN_OWNED_REGISTRY: freshRegistry(), ...more })
 
-/** What `node args…` prints, as JSON. */
+/** What `node args…` prints, as JSON. It has nothing to complain of. */
 async function told(args, { env, cwd = root } = {}) {
-  const { stdout } = await promisify(execFile)(process.execPath, args, {
+  const { stdout, stderr } = await promisify(execFile)(process.execPath, args, {
     ...{ cwd, env: environment(env), timeout: 60_000 },
   })
+  assert.equal(stderr, '')
   return JSON.parse(stdout)
 }
 

@@ -95,7 +95,9 @@ function startHelper(
     const { code } = error as NodeJS.ErrnoException
     throw lent !== 'ipc' && code === 'ENOTSUP' ? error : brokenKeeper(keeper, error)
   } finally {
-    closeSync(theirs)
+    // Not by Node where we can: in a worker it warns of a descriptor that it has not opened itself.
+    if (isWindows) closeSync(theirs)
+    else closeStream(theirs)
   }
 }
 

@@ -289,7 +289,7 @@ export const takeStream = (stream: number) => host.takeStream(stream)
 /** Closes a stream that was not taken. */
 export const closeStream = (fd: number) => host.closeStream(fd)
 
-/** Two ends over which a helper can lend us an end of a channel: ours, a stream, and its standard input, a descriptor. */
+/** Two ends over which a helper can lend us an end of a channel: ours, a stream, and its standard input, a stream's descriptor (Windows: one of Node's). */
 export const openBorrowing = () => host.openBorrowing() as [ours: number, theirs: number]
 
 /** Waits for what the helper of this PID lends, which is a stream; takes our end. */

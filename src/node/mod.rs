@@ -181,12 +181,16 @@ impl Host {
         self.streams.remove(&stream);
     }
 
-    /// Two ends over which a helper can lend us an end of a channel: ours, a stream, and its standard input, a descriptor.
+    /// Two ends over which a helper can lend us an end of a channel: ours, a stream, and its standard input, which is a descriptor as well.
+    /// On Windows it is nothing else, and Node's to close.
     #[napi(catch_unwind)]
     pub fn open_borrowing(&mut self) -> napi::Result<Vec<i32>> {
         let (ours, theirs) = spawn::borrow::open().map_err(system_error)?;
-        let theirs = spawn::hand_out(theirs).map_err(system_error)?;
-        Ok([self.keep(vec![Some(ours)]), vec![theirs]].concat())
+        if cfg!(windows) {
+            let theirs = spawn::hand_out(theirs).map_err(system_error)?;
+            return Ok([self.keep(vec![Some(ours)]), vec![theirs]].concat());
+        }
+        Ok(self.keep(vec![Some(ours), Some(theirs)]))
     }
 
     /// Waits for what the helper of this PID lends, and closes our end. It is a stream, to be closed.
