@@ -344,7 +344,7 @@ describe('what it starts is owned:', () => {
 
   for (const way of ['exec', 'execFile']) {
     test(`${way}, timeout`, where(way), async (t) => {
-      const { witness, child } = await standing(t, way, { timeout: 1000 })
+      const { witness, child } = await standing(t, way, { timeout: 5000 })
       const { reason } = await child.wait()
       assert.ok(witness.isGone())
       assert.equal(reason, 'overall-timeout')
