@@ -315,4 +315,16 @@ describe('the process that the SDK gets', options, () => {
     assert.deepEqual(await once(agent, 'exit'), [null, 'SIGTERM'])
     assert.equal((await agent.run.wait()).reason, 'manual-cancel')
   })
+
+  test('is gone if onRun throws, and is not started with what is no function', async (t) => {
+    let run
+    const onRun = (it) => {
+      run = it
+      throw new Error('the bot has a bug')
+    }
+    assert.throws(() => start(t, 'exec sleep 1000', createSpawner({ onRun })), /the bot has a bug/)
+    assert.equal((await run.wait()).signal, 'SIGKILL')
+    for (const name of ['onRun', 'stderr'])
+      assert.throws(() => createSpawner({ [name]: 'inherit' }), { code: 'ERR_INVALID_ARG_TYPE' })
+  })
 })

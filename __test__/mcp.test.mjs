@@ -397,6 +397,10 @@ describe('what a server says', options, () => {
     const said = text(it.stderr)
     await it.start()
     assert.equal(await said, 'early\n')
+    await it.close()
+    // The stream has ended with the first one.
+    await it.start()
+    assert.equal(await text(it.stderr), 'early\n')
     assert.equal(transport(t, sh('')).stderr, null)
   })
 })

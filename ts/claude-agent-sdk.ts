@@ -4,6 +4,7 @@ import { EventEmitter } from 'node:events'
 import type { Readable, Writable } from 'node:stream'
 import type * as Public from '../claude-agent-sdk.js'
 import type { OwnedProcess } from '../index.js'
+import { invalidType } from './errors.js'
 import { spawnOwned } from './index.js'
 
 /**
@@ -58,6 +59,10 @@ class AgentProcess extends EventEmitter implements Public.AgentProcess {
 
 export function createSpawner(options: Public.SpawnerOptions = {}): Public.Spawner {
   const { supervisor, signal: ownSignal, stderr, onRun, ...ownership } = options
+  for (const [name, listener] of Object.entries({ stderr, onRun })) {
+    if (listener !== undefined && typeof listener !== 'function')
+      throw invalidType(`options.${name}`, 'of type function', listener)
+  }
   return ({ command, args, cwd, env, signal }) => {
     const run = (supervisor?.spawnOwned ?? spawnOwned)(command, args, {
       ...ownership,
@@ -68,7 +73,13 @@ export function createSpawner(options: Public.SpawnerOptions = {}): Public.Spawn
     })
     if (stderr) run.stderr?.setEncoding('utf8').on('data', stderr)
     const agent = new AgentProcess(run, ownSignal ? [ownSignal, signal] : [signal])
-    onRun?.(run)
+    try {
+      onRun?.(run)
+    } catch (error) {
+      // The SDK never gets to know the process, and nobody else would end it.
+      agent.kill('SIGKILL')
+      throw error
+    }
     return agent
   }
 }

@@ -92,6 +92,7 @@ class StdioClientTransport {
     const started = Promise.race([once(run, 'spawn'), once(run, 'close')])
     const connection: Connection = { run }
     this.#connection = connection
+    if (this.#stderr?.writableEnded) this.#stderr = new PassThrough()
     this.#listen(connection, new sdk.ReadBuffer({ maxBufferSize: this.#server.maxBufferSize }))
     try {
       await started
