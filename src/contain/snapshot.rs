@@ -67,22 +67,8 @@ impl Snapshot {
             return kill(stat.pid, signal);
         }
         let pinned = ProcessRef::known(stat.pid, stat.start).pinned()?;
-        if self.still_descends(stat.pid) { pinned.signal(signal) } else { Err(Errno::ESRCH) }
-    }
-
-    fn still_descends(&self, pid: i32) -> bool {
-        let mut current = pid;
-        for _ in 0..=self.seen.len() {
-            let (Some(seen), Ok(now)) = (self.seen.get(&current), read_stat(current)) else { return false };
-            if now.start != seen.start {
-                return false;
-            }
-            if now.ppid == self.me {
-                return true;
-            }
-            current = now.ppid;
-        }
-        false
+        let descends = tree::still_descends(stat.pid, self.me, &self.seen, |pid| read_stat(pid).ok());
+        if descends { pinned.signal(signal) } else { Err(Errno::ESRCH) }
     }
 }
 

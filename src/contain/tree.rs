@@ -25,6 +25,40 @@ pub fn branch_of(pid: i32, ancestor: i32, seen: &HashMap<i32, Stat>) -> Option<i
     None
 }
 
+/// Whether `pid` descends from `ancestor` at the time of reading: each process between them must be the very one that was seen.
+///
+/// A parent that is gone when its turn comes has given its children away before: the dead have none. So the line is read once more, from
+/// the bottom. Otherwise a member would miss a signal because its parent has heard it first.
+pub fn still_descends(
+    pid: i32,
+    ancestor: i32,
+    seen: &HashMap<i32, Stat>,
+    read: impl Fn(i32) -> Option<Stat>,
+) -> bool {
+    // Each further attempt means that one of those who were seen has gone.
+    (0..=seen.len()).find_map(|_| line_of_descent(pid, ancestor, seen, &read)).unwrap_or(false)
+}
+
+/// `None`: a parent has gone while we looked.
+fn line_of_descent(
+    pid: i32,
+    ancestor: i32,
+    seen: &HashMap<i32, Stat>,
+    read: impl Fn(i32) -> Option<Stat>,
+) -> Option<bool> {
+    let mut current = pid;
+    for _ in 0..=seen.len() {
+        let Some(before) = seen.get(&current) else { return Some(false) };
+        match read(current) {
+            Some(now) if now.start == before.start && now.ppid == ancestor => return Some(true),
+            Some(now) if now.start == before.start => current = now.ppid,
+            _ if current == pid => return Some(false),
+            _ => return None,
+        }
+    }
+    Some(false)
+}
+
 /// Whether one names the other as its parent, and may be right: a parent is never younger than its child.
 pub fn is_child(child: &Stat, parent: &Stat) -> bool {
     child.ppid == parent.pid && parent.start <= child.start
@@ -32,6 +66,8 @@ pub fn is_child(child: &Stat, parent: &Stat) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
     use super::*;
 
     fn table(rows: &[(i32, i32, u64)]) -> HashMap<i32, Stat> {
@@ -76,6 +112,45 @@ mod tests {
         // 30 was started by somebody at 5; the number 20 has since gone to a process of ours started at 8.
         let seen = table(&[(20, 10, 8), (30, 20, 5)]);
         assert_eq!(branch_of(30, 10, &seen), None);
+    }
+
+    /// What is read in turn, each time about the process whose turn it is.
+    fn reads(answers: &[(i32, Option<(i32, u64)>)]) -> impl Fn(i32) -> Option<Stat> {
+        let answers = RefCell::new(answers.to_vec());
+        move |pid| {
+            let (asked, answer) = answers.borrow_mut().remove(0);
+            assert_eq!(asked, pid, "another one is read");
+            answer.map(|(ppid, start)| table(&[(pid, ppid, start)])[&pid].clone())
+        }
+    }
+
+    #[test]
+    fn a_parent_that_dies_while_we_look_does_not_hide_its_child() {
+        let seen = table(&[(20, 10, 5), (30, 20, 6), (40, 30, 7)]);
+        let adopted = reads(&[(40, Some((30, 7))), (30, None), (40, Some((10, 7)))]);
+        assert!(still_descends(40, 10, &seen, adopted));
+        let recycled =
+            reads(&[(40, Some((30, 7))), (30, Some((1, 9))), (40, Some((20, 7))), (20, Some((10, 5)))]);
+        assert!(still_descends(40, 10, &seen, recycled));
+    }
+
+    #[test]
+    fn who_is_gone_or_went_elsewhere_does_not_descend_any_more() {
+        let seen = table(&[(20, 10, 5), (30, 20, 6), (40, 30, 7)]);
+        let gone = reads(&[(40, None)]);
+        assert!(!still_descends(40, 10, &seen, gone));
+        let another = reads(&[(40, Some((10, 8)))]);
+        assert!(!still_descends(40, 10, &seen, another));
+        let adopted_by_a_stranger = reads(&[(40, Some((30, 7))), (30, None), (40, Some((1, 7)))]);
+        assert!(!still_descends(40, 10, &seen, adopted_by_a_stranger));
+    }
+
+    #[test]
+    fn to_look_again_has_an_end() {
+        let seen = table(&[(20, 10, 5), (30, 20, 6)]);
+        // As no kernel would have it: the parent is gone, and still the parent.
+        let read = |pid| (pid == 30).then(|| seen[&30].clone());
+        assert!(!still_descends(30, 10, &seen, read));
     }
 
     #[test]
