@@ -7,6 +7,7 @@ import {
   assertAlive,
   assertGone,
   childrenOf,
+  entriesOf,
   freshRegistry,
   killWithHelpers,
   startBot,
@@ -139,4 +140,22 @@ describe('a bot that is restarted within a container', options, () => {
       assertGone(run.witness)
     },
   )
+})
+
+describe('a sandbox without /proc/sys', options, () => {
+  const hidden = ['unshare', '--mount', 'sh', '-c', 'mount -t tmpfs tmpfs /proc/sys; exec "$@"', 'sh']
+  const code = 'ERR_OWNED_NO_BOOT_ID'
+
+  test('has no boot id, so nobody can be named: nothing is started or registered', options, async (t) => {
+    const path = freshRegistry()
+    const bot = await startBot(t, path, { within: hidden })
+    const witness = openWitness(t)
+    await assert.rejects(bot.ask('spawn', program('stays'), [witness.path]), { code })
+    const pid = await bot.ask('child', 'sleep', ['600'])
+    await assert.rejects(bot.ask('register', { pid }), { code })
+    process.kill(pid, 'SIGKILL')
+    witness.release()
+    assertGone(witness)
+    assert.deepEqual(entriesOf(path), [])
+  })
 })

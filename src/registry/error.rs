@@ -42,6 +42,8 @@ pub enum RegistryError {
     Duplicate {
         run_id: String,
     },
+    /// The system does not tell its boot: no token that is written here could be understood later.
+    Nameless,
 }
 
 impl RegistryError {
@@ -56,6 +58,7 @@ impl RegistryError {
             Self::Foreign { .. } => "ERR_OWNED_REGISTRY_FOREIGN",
             Self::Newer { .. } => "ERR_OWNED_REGISTRY_NEWER",
             Self::Duplicate { .. } => "ERR_OWNED_DUPLICATE_RUN",
+            Self::Nameless => "ERR_OWNED_NO_BOOT_ID",
         }
     }
 }
@@ -110,6 +113,10 @@ impl fmt::Display for RegistryError {
             Self::Duplicate { run_id } => write!(
                 f,
                 "options.runId \"{run_id}\" names a run that is alive. Cancel it first, or choose another id."
+            ),
+            Self::Nameless => f.write_str(
+                "the system does not tell its boot id, without which no process can be named for certain, or found again. Nothing \
+                 was started. Let /proc/sys/kernel/random/boot_id be read (systemd: without ProcSubset=pid).",
             ),
         }
     }

@@ -10,7 +10,7 @@ use super::own::millis;
 #[cfg(windows)]
 use super::record::Keeper;
 use super::record::{Claim, Line, Record};
-use crate::identity::ProcessRef;
+use crate::identity::{self, ProcessRef};
 use crate::observe::counters::Counters;
 use crate::observe::orphan_log::OrphanLog;
 
@@ -29,6 +29,9 @@ pub struct Instance {
 impl Instance {
     /// Writes an entry down, as ours. See [`Registry::begin`]. The file is to be told with [`Entry::follow`].
     pub fn begin(&self, mut record: Record, is_given: bool) -> Result<Entry, RegistryError> {
+        if identity::boot_id().is_empty() {
+            return Err(RegistryError::Nameless);
+        }
         self.sign(&mut record);
         self.registry.begin(record, self.lease, is_given)
     }
