@@ -20,7 +20,9 @@ async function browsing(t) {
   const path = freshRegistry()
   const profile = openProfile(t)
   const env = { ...profile.env, SPAWN_OWNED_REGISTRY: path }
-  const bot = spawn(process.execPath, [script('../peers/bot-that-browses.mjs'), browser], { env })
+  // The server writes down where it was, in a folder below the current one.
+  const options = { env, cwd: env.HOME }
+  const bot = spawn(process.execPath, [script('../peers/bot-that-browses.mjs'), browser], options)
   t.after(() => bot.kill('SIGKILL'))
   const ended = once(bot, 'exit')
   let complaint = ''
