@@ -6,7 +6,7 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { describe, holdsAny, measure, processes, readRegistry } from './witness.mjs'
+import { describe, holdsAny, measure, processes, readRegistry, statOf } from './witness.mjs'
 
 /** Keepers give 1.5 s at most, and then kill. On a machine with a load of 10 all of it takes its time. */
 const ALONE_MS = 15_000
@@ -110,9 +110,13 @@ function logOf(stage) {
 async function processesLeft(stage, survivors) {
   const known = new Set([1, process.pid, ...stage.strangers.map(({ pid }) => pid)])
   const excused = survivors.map(({ witness }) => witness.path)
-  for (const { keeper, zygote } of survivors) for (const helper of [keeper, zygote]) known.add(helper?.pid)
+  // Their helpers, and the roots whose zombies those keep.
+  const patient = stage.keepersMayStay ? runsOf(stage) : survivors
+  const helpers = patient.flatMap(({ keeper, zygote }) => [keeper?.pid, zygote?.pid])
+  const isHelpers = (pid) => helpers.includes(pid) || helpers.includes(statOf(pid)?.parent)
   for (const run of runsOf(stage)) if (run.isStranger) known.add(run.root.pid)
-  const left = () => processes().filter((pid) => !known.has(pid) && !holdsAny(pid, excused))
+  const left = () =>
+    processes().filter((pid) => !known.has(pid) && !isHelpers(pid) && !holdsAny(pid, excused))
   const giveUpAt = performance.now() + SETTLED_MS
   while (left().length > 0 && performance.now() < giveUpAt) await delay(10)
   return left().map(describe)

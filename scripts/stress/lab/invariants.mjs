@@ -11,7 +11,8 @@ const REASONS = {
   'keeper killed': ['lost'],
   'owner gone': ['owner-exit'],
   reaped: ['owner-exit'],
-  'no forks': ['exit', 'ownership-escape', 'spawn-error'],
+  // Some exit, and Node aborts.
+  'no forks': ['exit', 'signal', 'ownership-escape', 'spawn-error'],
   'by itself: exit': ['exit'],
   'by itself: signal': ['signal'],
   'by itself: spawn-error': ['spawn-error'],

@@ -33,6 +33,8 @@ export class Stage {
   remedies = new Map()
   /** The event log is the first to be given up when there is no space, or no descriptor. */
   couldNotLog = false
+  /** A keeper that cannot write down how its run has ended tries again every 30 s, and stays until then. */
+  keepersMayStay = false
   #witnesses = new Map()
   #pending = new Set()
   #lasting = new Set()
@@ -167,11 +169,13 @@ export class Stage {
     run.witness.release()
   }
 
-  /** Zygotes of a bot and the keepers below them. */
+  /** Zygotes of a bot, the keepers below them, and those of its runs that have lost their zygote. */
   helpersOf(bot) {
     const zygotes = childrenOf(bot.process.pid).filter(isHelper)
-    const keepers = zygotes.flatMap((zygote) => childrenOf(zygote).filter(isHelper))
-    return [...zygotes, ...keepers].map((pid) => new ProcessHandle(pid))
+    const below = [...zygotes, ...zygotes.flatMap((zygote) => childrenOf(zygote).filter(isHelper))]
+    const keepers = [...this.runs.values()].filter((run) => run.bot === bot.name && run.keeper?.isAlive())
+    const others = keepers.map(({ keeper }) => keeper).filter(({ pid }) => !below.includes(pid))
+    return [...below.map((pid) => new ProcessHandle(pid)), ...others]
   }
 
   runsKeptBy = (helpers) =>

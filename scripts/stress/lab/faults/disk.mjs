@@ -9,6 +9,7 @@ export const diskMoves = [
     play(stage) {
       stage.disk.fill()
       stage.couldNotLog = true
+      stage.keepersMayStay = true
       stage.remedies.set('full disk', () => stage.disk.free())
     },
   },
