@@ -1,7 +1,16 @@
 // What a hostile command can do with what it is given, and to whoever keeps it.
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
-import { freshRegistry, keeperOf, stateOf, statOf, supervise, until } from './support/bots.mjs'
+import {
+  assertGone,
+  freshRegistry,
+  keeperOf,
+  startBot,
+  stateOf,
+  statOf,
+  supervise,
+  until,
+} from './support/bots.mjs'
 import { program } from './support/fixtures.mjs'
 import { linuxTests, NO_PROC } from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
@@ -75,4 +84,16 @@ describe('a command that traces its keeper, and holds it still,', together, () =
       assert.deepEqual(supervisor.list(), [])
     })
   }
+
+  test('is ended by the next bot, should its own be killed', options, async (t) => {
+    const path = freshRegistry()
+    const bot = await startBot(t, path)
+    const witness = openWitness(t)
+    const { pid } = await bot.ask('spawn', program('traces-its-keeper'), [witness.path], { graceMs: 100 })
+    await witness.ready(1)
+    await bot.kill()
+    const { killed, alreadyDead } = await supervise(path).reapOrphans()
+    assert.deepEqual([...killed, ...alreadyDead], [pid])
+    assertGone(witness)
+  })
 })
