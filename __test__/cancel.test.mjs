@@ -2,12 +2,14 @@
 import assert from 'node:assert/strict'
 import { getEventListeners, once } from 'node:events'
 import { describe, test } from 'node:test'
-import { cancel } from 'spawn-owned'
+import { cancel, list } from 'spawn-owned'
 import { record, same, spawn, spawnOwned } from './fixtures/side-by-side.mjs'
+import { stopKeeper, until } from './support/bots.mjs'
 import { program } from './support/fixtures.mjs'
 import {
   GRACE_FOR_ALL_MS,
   isWindows,
+  NO_KEEPER,
   NO_SHELL,
   NO_SIGNALS,
   notUnderWine,
@@ -309,3 +311,18 @@ test('fifty at once', options, async (t) => {
   assert.equal(outcome, 'cancelled')
   assert.deepEqual(exits.map(({ runId }) => runId).toSorted(), started.map(({ runId }) => runId).toSorted())
 })
+
+test(
+  'a cancel is heard, whatever was asked for before it that nobody has heard yet',
+  posixOnly(NO_KEEPER, options),
+  async (t) => {
+    const { child, gone } = await standing(t)
+    const running = () => list({ runId: child.runId }).find(({ state }) => state === 'running')
+    await stopKeeper(t, await until(running, 'it runs'))
+    // Many more than a socket holds.
+    const sent = Array.from({ length: 2000 }, () => child.kill('SIGWINCH'))
+    assert.ok(sent.every(Boolean), 'they are on their way')
+    const { reason, signal } = await child.cancel({ graceMs: FOR_EVER })
+    assert.deepEqual([reason, signal, gone()], ['manual-cancel', 'SIGTERM', true])
+  },
+)

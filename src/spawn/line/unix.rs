@@ -1,13 +1,14 @@
 //! A socket to a keeper that is a process.
 
+mod speech;
+
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::pin::pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::libc;
-use nix::sys::socket::{Shutdown, shutdown};
 use tokio::io::unix::AsyncFd;
 
 use crate::contain::ProcessInfo;
@@ -23,46 +24,36 @@ use crate::runtime;
 use crate::spawn::run::Run;
 use crate::spawn::unix::{EXEC_PATIENCE, refused_with};
 pub use crate::spawn::zygote::Origin;
+use speech::Speech;
 
 #[derive(Debug)]
 pub struct Line {
-    control: OwnedFd,
+    speech: Arc<Speech>,
     keeper: ProcessRef,
-    /// What the keeper must hear before all else, until it was said. Held while something is said: nobody gets ahead of it.
-    first: Mutex<Option<Vec<u8>>>,
 }
 
 impl Line {
     /// To a keeper that knows its run.
     pub fn new(control: OwnedFd, keeper: ProcessRef) -> Self {
-        Self { control, keeper, first: Mutex::new(None) }
+        Self { speech: Speech::new(control, Vec::new()), keeper }
     }
 
     /// To a keeper that is still to be told what it keeps, by [`Line::introduce`] or with whatever is said first.
     pub fn to_new_keeper(control: OwnedFd, keeper: ProcessRef, own: &Request) -> Self {
         // Nothing in it is longer than what was checked before.
-        Self { control, keeper, first: Mutex::new(protocol::encode(own).ok()) }
+        let introduction = protocol::encode(own).unwrap_or_default();
+        Self { speech: Speech::new(control, introduction), keeper }
     }
 
-    /// Never waits: a keeper always reads, so a full socket means that somebody has stopped it.
+    /// Never waits. An error means that the keeper is gone, or was stopped and has been asked for more than it will ever hear.
     pub fn ask(&self, request: &Request) -> Result<(), Errno> {
         let frame = protocol::encode(request).map_err(|_| Errno::EINVAL)?;
-        let _in_turn = self.introduced()?;
-        channel::send_now(&self.control, &frame).map(drop)
+        self.speech.say(&frame)
     }
 
     /// Tells a new keeper what it keeps, unless that was said already.
     pub fn introduce(&self) -> Result<(), Errno> {
-        self.introduced().map(drop)
-    }
-
-    /// Whoever says something meanwhile waits for what it gives back.
-    fn introduced(&self) -> Result<MutexGuard<'_, Option<Vec<u8>>>, Errno> {
-        let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(frame) = first.take() {
-            channel::send_now(&self.control, &frame)?;
-        }
-        Ok(first)
+        self.speech.begin()
     }
 
     /// To the root. That it did not arrive is told later.
@@ -73,7 +64,7 @@ impl Line {
     /// Not without an introduction: a keeper that was told where its entry is can write down how its run has ended.
     pub fn hang_up(&self) {
         let _ = self.introduce();
-        let _ = shutdown(self.control.as_raw_fd(), Shutdown::Both);
+        self.speech.end();
     }
 
     /// Wakes a keeper that has something to do by now. One that is found held still at every look, because it is stopped again and
@@ -121,13 +112,13 @@ fn wake(keeper: &ProcessRef) {
 /// The control socket.
 impl AsFd for Run {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.line().control.as_fd()
+        self.line().speech.control.as_fd()
     }
 }
 
 impl AsRawFd for Run {
     fn as_raw_fd(&self) -> RawFd {
-        self.line().control.as_raw_fd()
+        self.line().speech.control.as_raw_fd()
     }
 }
 
@@ -307,6 +298,32 @@ mod tests {
             line.signal(9).unwrap();
         });
         assert_eq!(told_first, [payload(&OWN), payload(&Request::Signal { signal: 9 })]);
+    }
+
+    #[test]
+    fn what_a_full_socket_has_no_room_for_is_said_later_and_in_order() {
+        let (ours, theirs) = channel::pair().unwrap();
+        let line = Line::new(ours, ProcessRef::known(1, 1));
+        const MANY: i32 = 2000;
+        for signal in 0..MANY {
+            line.signal(signal).unwrap();
+        }
+        let (mut inbox, mut buffer, mut heard) = (Inbox::default(), [0; 4096], 0);
+        while heard < MANY {
+            let count = channel::receive(&theirs, &mut buffer, &mut Vec::new()).unwrap();
+            inbox.push(&buffer[..count]);
+            while let Some(payload) = inbox.next_payload().unwrap() {
+                assert_eq!(protocol::decode(&payload), Ok(Request::Signal { signal: heard }));
+                heard += 1;
+            }
+        }
+    }
+
+    #[test]
+    fn who_asks_a_stopped_keeper_for_ever_is_told_so() {
+        let (ours, _theirs) = channel::pair().unwrap();
+        let line = Line::new(ours, ProcessRef::known(1, 1));
+        assert!((0..100_000).any(|_| line.signal(9) == Err(Errno::EAGAIN)));
     }
 
     #[test]
