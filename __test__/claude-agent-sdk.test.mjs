@@ -12,11 +12,13 @@ import { program } from './support/fixtures.mjs'
 import { isWindows, NO_SESSIONS, posixTests } from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
-const { describe, test } = posixTests(NO_SESSIONS)
+const { describe, test: anyTest } = posixTests(NO_SESSIONS)
 const { query } = isWindows ? {} : await importPeer('@anthropic-ai/claude-agent-sdk')
 const peer = (name) => fileURLToPath(new URL(`peers/${name}`, import.meta.url))
 
-const options = { timeout: 120_000 }
+const options = { timeout: 300_000 }
+/** Sooner than the leash of the fixtures, which ends what we have not. */
+const test = (name, body) => anyTest(name, { timeout: 45_000 }, body)
 const FOR_EVER = 1e8
 const GONE_WITHIN_MS = 30_000
 
@@ -270,9 +272,7 @@ describe('the process that the SDK gets', options, () => {
     return agent
   }
 
-  // Sooner than the leash of the fixture, which would end it otherwise.
-  const soon = { timeout: 45_000 }
-  test('has an exit code when nothing of the tree is left, not before', soon, async (t) => {
+  test('has an exit code when nothing of the tree is left, not before', async (t) => {
     const witness = openWitness(t)
     const agent = start(
       t,
