@@ -116,7 +116,7 @@ const wrapped = (how) => (command) => [process.execPath, script('starts.mjs'), h
 /** How it is started. All but the first leave at the end of their input at the latest; the browser does not read it. */
 export const starts = {
   directly: (command) => command,
-  'by a shell': (command) => ['bash', '-lc', '"$@" </dev/null & read -r _; exit 0', 'bash', ...command],
+  'by a shell': (command) => ['bash', '-c', '"$@" </dev/null & read -r _; exit 0', 'bash', ...command],
   'by a wrapper that leaves first': wrapped('leaves'),
   'by a launcher that detaches it': wrapped('detaches'),
 }

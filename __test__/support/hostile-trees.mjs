@@ -33,6 +33,11 @@ const shell = (command, flag, line) => (witness) => [
   command,
   [flag, line, command, program('stays'), witness],
 ]
+/** Without the profile of whoever tests: it may start anything, and leave a lock behind when it is killed at it. */
+const loginShell = (line) => (witness) => {
+  const [command, args] = shell('bash', '-lc', line)(witness)
+  return isWindows ? [command, args] : ['env', ['HOME=/nonexistent', command, ...args]]
+}
 const npxLike = (when) => (witness) => [
   process.execPath,
   [...forScripts, script('npx-like.mjs'), witness, when, program('stays')],
@@ -52,7 +57,7 @@ const allTrees = [
   { ...polite, ...fixture('confusing-comm'), ready: 3, left: 1, posix: NO_PROC, linux: NO_PROC },
   { ...polite, ...fixture('main-thread-exited'), ready: 3, left: 1, linux: NO_PROC },
   { ...polite, name: "sh -c 'x &'", command: shell('sh', '-c', inBackground), ready: 1 },
-  { ...polite, name: "bash -lc 'x &'", command: shell('bash', '-lc', inBackground), ready: 1 },
+  { ...polite, name: "bash -lc 'x &'", command: loginShell(inBackground), ready: 1 },
   { ...polite, name: 'npx-like wrapper', command: npxLike('at-stdin-end'), ready: 1 },
 ]
 
@@ -70,7 +75,7 @@ export const missingTrees = allTrees.filter(whyMissing).map((tree) => ({ ...tree
 /** Wrappers that do not even wait until what they started stands. */
 export const hastyWrappers = [
   { name: "sh -c 'x &'", command: shell('sh', '-c', inBackgroundAtOnce) },
-  { name: "bash -lc 'x &'", command: shell('bash', '-lc', inBackgroundAtOnce) },
+  { name: "bash -lc 'x &'", command: loginShell(inBackgroundAtOnce) },
   { name: 'npx-like wrapper', command: npxLike('at-once') },
 ]
 
