@@ -6,11 +6,11 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
-import { program } from '../../../__test__/support/fixtures.mjs'
+import { program as fixture } from '../../../__test__/support/fixtures.mjs'
 import { commands } from './commands.mjs'
 import { buildLies } from './lies.mjs'
 
-const stage = fileURLToPath(new URL('./stage.mjs', import.meta.url))
+const program = fileURLToPath(new URL('./inside.mjs', import.meta.url))
 /** Nothing of a round is left to wait for by then; the trees themselves end after 60 s. */
 const LIMIT_MS = 120_000
 
@@ -46,7 +46,7 @@ let isReady = false
 function makeReady() {
   if (isReady) return
   buildLies()
-  for (const name of ['stays', 'holds-lock']) program(name)
+  for (const name of ['stays', 'holds-lock']) fixture(name)
   for (const { command } of commands) command('witness')
   isReady = true
 }
@@ -57,7 +57,7 @@ export async function playInNamespace(plan, { signal } = {}) {
   const folder = mkdtempSync(join(tmpdir(), 'spawn-owned-lab-'))
   // The shell is the namespace's init: it reaps those that have lost their parents, else no number would become free.
   const session = plan.setting.ownSession ? ['setsid'] : []
-  const command = [...way, 'sh', '-c', '"$@"; exit $?', 'sh', ...session, process.execPath, stage]
+  const command = [...way, 'sh', '-c', '"$@"; exit $?', 'sh', ...session, process.execPath, program]
   const inside = spawn('unshare', command, {
     env: { ...process.env, TMPDIR: folder },
     stdio: ['pipe', 'pipe', 'pipe'],

@@ -21,9 +21,13 @@ export function planFor(seed) {
   const { dice } = draft
   const count = dice.between(LEAST_STEPS, MOST_STEPS)
   draft.add(moveNamed('start'))
-  while (draft.steps.length < count) draft.add(dice.weighted(moves.map((move) => [move.weight, move])))
+  while (draft.steps.length < count)
+    draft.add(dice.weighted(moves.map((move) => [weightOf(move, draft), move])))
   return { seed, setting: setting(dice), steps: draft.steps }
 }
+
+/** How often a move is drawn; some have a weight that depends on the occasion. */
+const weightOf = ({ weight }, draft) => (typeof weight === 'function' ? weight(draft) : weight)
 
 /** Only those steps. Their numbers stay, for people and for the command that plays them again. */
 export const partOf = (plan, numbers) => ({
@@ -43,7 +47,7 @@ function setting(dice) {
     // In a namespace the group of whoever has made it has no number.
     ownSession: dice.chance(0.8),
     /** How the bots that are left go in the end. */
-    curtain: dice.pick(['kill', 'leave', 'shutdown']),
+    curtain: dice.pick(['kill', 'leave', 'shutdown', 'shutdown']),
   }
 }
 

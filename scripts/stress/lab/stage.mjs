@@ -1,8 +1,8 @@
-// A round, played in a PID namespace of its own. stdin: {plan, folder}; stdout: the facts, as one line of JSON.
+/** A round as it is played: who is there, what is done, what is heard and seen. `inside.mjs` plays it in its namespace. */
+
 import { spawn } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { text } from 'node:stream/consumers'
 import { setTimeout as delay } from 'node:timers/promises'
 import { program } from '../../../__test__/support/fixtures.mjs'
 import { mountSmallDisk } from '../../../__test__/support/small-disk.mjs'
@@ -36,11 +36,14 @@ export class Stage {
   /** A keeper that cannot write down how its run has ended tries again every 30 s, and stays until then. */
   keepersMayStay = false
   #witnesses = new Map()
+  #scope
   #pending = new Set()
   #lasting = new Set()
   #at = 'the opening'
 
-  constructor({ plan, folder }) {
+  /** What is opened is closed with `scope`, which stands in for a test. */
+  constructor({ plan, folder }, scope) {
+    this.#scope = scope
     this.plan = plan
     this.folder = folder
     this.registryPath = join(folder, 'data', 'process-registry.json')
@@ -48,19 +51,19 @@ export class Stage {
 
   async open() {
     const { pids, lookAlikes } = this.plan.setting
-    this.disk = mountSmallDisk(scope, join(this.folder, 'data'))
+    this.disk = mountSmallDisk(this.#scope, join(this.folder, 'data'))
     this.lies = new Lies(this.folder)
     writeFileSync('/proc/sys/kernel/pid_max', String(pids.last))
     // Numbers below 100 are never reaped.
     writeFileSync('/proc/sys/kernel/ns_last_pid', String(pids.first))
     // Now: to make one takes a fork, which may be impossible later.
     for (const { do: move, run, stranger } of this.plan.steps) {
-      if (move === 'spawn' || move === 'register') this.#witnesses.set(run, openWitness(scope))
-      if (stranger) this.#witnesses.set(stranger, openWitness(scope))
+      if (move === 'spawn' || move === 'register') this.#witnesses.set(run, openWitness(this.#scope))
+      if (stranger) this.#witnesses.set(stranger, openWitness(this.#scope))
     }
     if (lookAlikes)
       for (const [who, env] of Object.entries(environments('run-a'))) {
-        this.#witnesses.set(who, openWitness(scope))
+        this.#witnesses.set(who, openWitness(this.#scope))
         await this.addStranger(who, { who, env })
       }
     this.reader = setInterval(() => this.#read(), READ_EVERY_MS)
@@ -173,10 +176,12 @@ export class Stage {
   helpersOf(bot) {
     const zygotes = childrenOf(bot.process.pid).filter(isHelper)
     const below = [...zygotes, ...zygotes.flatMap((zygote) => childrenOf(zygote).filter(isHelper))]
-    const keepers = [...this.runs.values()].filter((run) => run.bot === bot.name && run.keeper?.isAlive())
+    const keepers = this.runsOf(bot.name).filter((run) => run.keeper?.isAlive())
     const others = keepers.map(({ keeper }) => keeper).filter(({ pid }) => !below.includes(pid))
     return [...below.map((pid) => new ProcessHandle(pid)), ...others]
   }
+
+  runsOf = (bot) => [...this.runs.values()].filter((run) => run.bot === bot)
 
   runsKeptBy = (helpers) =>
     [...this.runs.values()].filter(({ keeper }) => keeper && helpers.some((helper) => helper.isSame(keeper)))
@@ -387,15 +392,3 @@ export class Stage {
     }
   }
 }
-
-const closers = []
-/** What stands in for a test: all of it goes with the namespace. */
-const scope = { after: (close) => closers.push(close) }
-
-const stage = new Stage(JSON.parse(await text(process.stdin)))
-await stage.open()
-await stage.play()
-process.stdout.write(JSON.stringify(stage.facts), () => {
-  for (const close of closers) close()
-  process.exit()
-})

@@ -24,7 +24,7 @@ export const killMoves = [
     draw(draft) {
       const bot = draft.bot({ evenStopped: true })
       if (!bot) return undefined
-      bot.isUp = false
+      Object.assign(bot, { isUp: false, isUtterlyGone: true })
       return { bot: bot.name, stopFirst: draft.dice.chance(0.7) }
     },
     tell: ({ bot, stopFirst }) =>
@@ -37,8 +37,10 @@ export const killMoves = [
       if (stopFirst) for (const one of [bot.process, ...helpers()]) await one.stop()
       stage.expectEnd(bot, 'kill')
       const victims = [bot.process, ...helpers()]
-      for (const run of stage.runsKeptBy(victims)) run.loses('keeper')
-      for (const run of stage.runsWatchedBy(victims)) run.loses('zygote')
+      // Of a run that it has not told of yet, too.
+      const untold = stage.runsOf(name).filter(({ root }) => !root)
+      for (const run of [...untold, ...stage.runsKeptBy(victims)]) run.loses('keeper')
+      for (const run of [...untold, ...stage.runsWatchedBy(victims)]) run.loses('zygote')
       for (const victim of victims) victim.signal('SIGKILL')
     },
   },

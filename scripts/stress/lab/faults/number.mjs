@@ -26,13 +26,20 @@ function endRoot(stage, run) {
   run.root.signal('SIGKILL')
 }
 
+/** Of those whose number can be had, one that is not over by itself. */
+function orphanOf(draft) {
+  const owner = (run) => draft.bots.find(({ name }) => name === run.bot)
+  const hasNobody = (run) => (run.isRegistered ? !owner(run).isUp : owner(run).isUtterlyGone)
+  return draft.run((run) => hasNobody(run) && !run.isBrief)
+}
+
 export const numberMoves = [
   {
     name: 'take-number',
-    weight: 3,
+    // Rare as it is, it is what identities are for.
+    weight: (draft) => (orphanOf(draft) ? 12 : 1),
     draw(draft) {
-      const isLeft = ({ bot }) => !draft.bots.find(({ name }) => name === bot).isUp
-      const run = draft.run(isLeft) ?? (draft.dice.chance(0.2) ? draft.run() : undefined)
+      const run = orphanOf(draft) ?? draft.run()
       if (!run) return undefined
       const whose = draft.dice.weighted([
         [3, 'root'],

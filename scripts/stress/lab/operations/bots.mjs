@@ -8,7 +8,7 @@ export const botMoves = [
     weight: 2,
     draw: (draft) =>
       draft.bots.length < MOST_BOTS
-        ? { bot: draft.addBot().name, isWarm: draft.dice.chance(0.5) }
+        ? { bot: draft.addBot().name, isWarm: draft.dice.chance(0.7) }
         : undefined,
     tell: ({ bot, isWarm }) => `bot ${bot} starts${isWarm ? ', and has had a run before' : ''}`,
     play: async (stage, { bot, isWarm }) => (await stage.startBot(bot, { isWarm })) !== undefined,

@@ -31,7 +31,7 @@ function drawSpawn(draft) {
     ...(dice.chance(0.3) ? { labels: { agent: dice.pick(AGENTS) } } : {}),
     ...(dice.chance(0.3) ? { scopeKey: dice.pick(SCOPES), replaceExistingScope: dice.chance(0.7) } : {}),
   }
-  const run = draft.addRun({ bot: bot.name, what, isKept })
+  const run = draft.addRun({ bot: bot.name, what, isKept, isBrief: commandNamed(what).ends !== undefined })
   // Whether the next step comes when the tree stands, or as soon as the bot was told to.
   return { bot: bot.name, run: run.name, what, options, awaited: dice.chance(0.7) }
 }
