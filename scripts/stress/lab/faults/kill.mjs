@@ -37,8 +37,8 @@ export const killMoves = [
       if (stopFirst) for (const one of [bot.process, ...helpers()]) await one.stop()
       stage.expectEnd(bot, 'kill')
       const victims = [bot.process, ...helpers()]
-      // Of a run that it has not told of yet, too.
-      const untold = stage.runsOf(name).filter(({ root }) => !root)
+      // Also of runs that it has not told of yet, or whose root was gone before anybody looked for its parent.
+      const untold = stage.runsOf(name).filter(({ keeper, isRegistered }) => !keeper && !isRegistered)
       for (const run of [...untold, ...stage.runsKeptBy(victims)]) run.loses('keeper')
       for (const run of [...untold, ...stage.runsWatchedBy(victims)]) run.loses('zygote')
       for (const victim of victims) victim.signal('SIGKILL')
