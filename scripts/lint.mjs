@@ -2,6 +2,7 @@
 import { bin, run } from './tools.mjs'
 
 run('cargo', ['fmt', '--check'])
+run('cargo', ['fmt', '--check', '--manifest-path', 'fuzz/Cargo.toml'])
 run('cargo', ['clippy', '--quiet', '--all-targets', '--features', 'failpoints', '--', '-D', 'warnings'])
 run('cargo', ['clippy', '--quiet', '--all-targets', '--', '-D', 'warnings'])
 run(process.execPath, [bin('biome'), 'check', '--error-on-warnings', '.'], { quiet: true })

@@ -12,7 +12,7 @@ import { existsSync, mkdirSync, readdirSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
-import { isWindows, root, say } from '../tools.mjs'
+import { root, say } from '../tools.mjs'
 
 const folder = join(root, 'fuzz')
 const built = join(root, 'target', 'fuzz')
@@ -47,7 +47,7 @@ const seed = number('seed') ?? Math.floor(Math.random() * 2 ** 31) + 1
 const names = options.only?.split(',') ?? NAMES
 const unknown = names.filter((name) => !NAMES.includes(name))
 if (unknown.length > 0) refuse(`there is no target ${unknown.join(', ')}, but ${NAMES.join(', ')}`)
-if (isWindows) refuse('fuzz/ is about what Unix has: run it there')
+if (process.platform !== 'linux') refuse('fuzz/ is about what Linux has, among others: run it there')
 
 const triple = /^host: (.*)$/m.exec(spawnSync('rustc', ['-vV'], { encoding: 'utf8' }).stdout)?.[1]
 const lack = options.plain ? 'as it was asked for' : lackOfLibFuzzer()
