@@ -189,6 +189,15 @@ impl Record {
         keeper.map(|keeper| &keeper.start_token).chain(&self.members).any(|part| part == process)
     }
 
+    /// Whoever becomes the owner is no part of the run any more, whatever somebody has written: an entry that says both is refused when
+    /// it is read again.
+    pub fn leave_out(&mut self, owner: &ProcessRef) {
+        self.members.retain(|member| member != owner);
+        if self.containment != Containment::Job {
+            self.keeper.take_if(|keeper| keeper.start_token == *owner);
+        }
+    }
+
     /// What tells entries apart. The root's identity is unique for ever; run ids are chosen by people.
     pub fn key(&self) -> String {
         match &self.start_token {

@@ -90,12 +90,13 @@ impl Table {
             Line::Claimed { claims, by, at } => {
                 for claim in claims {
                     self.change(&claim.key, at, |entry| {
-                        // Whoever comes second finds another owner than it expected, and has no claim. Nor has a part of the run.
-                        if entry.owner_instance_id == claim.from && !entry.has_part(&by.process) {
+                        // Whoever comes second finds another owner than it expected, and has no claim.
+                        if entry.owner_instance_id == claim.from {
                             entry.bot_pid = by.process.pid;
                             entry.bot_start_token = Some(by.process.clone());
                             entry.owner_instance_id = Some(by.instance.clone());
                             entry.lease_expires_at_ms = Some(by.lease_until);
+                            entry.leave_out(&by.process);
                         }
                     });
                 }
@@ -123,9 +124,9 @@ impl Table {
             }
             Line::Members { key, members, at } => {
                 self.change(&key, at, |entry| {
-                    // An owner that is named as a member does not become one: the whole entry would be refused when it is read again.
-                    if !entry.bot_start_token.as_ref().is_some_and(|owner| members.contains(owner)) {
-                        entry.members.clone_from(&members);
+                    entry.members.clone_from(&members);
+                    if let Some(owner) = entry.bot_start_token.clone() {
+                        entry.leave_out(&owner);
                     }
                 });
             }
@@ -152,7 +153,7 @@ impl Table {
 mod tests {
     use super::super::import::tests::{Random, ours, process};
     use super::super::record::Claim;
-    use super::super::record::{Exit, Owner};
+    use super::super::record::{Exit, Keeper, Owner};
     use super::*;
 
     fn starting(pid: i32) -> Record {
@@ -314,13 +315,15 @@ mod tests {
 
     #[test]
     fn nobody_is_both_the_owner_and_a_part_of_the_run() {
-        let before = [intent(4242), members(4242, 5, LATER)];
-        let owner = entry(&before).bot_start_token.unwrap().pid;
-        let named = [&before[..], &[members(4242, owner, LATER + 1)]].concat();
-        assert_eq!(entry(&named).members, [process(5)]);
-        let by_a_member =
-            [intent(4242), members(4242, 800, LATER), claimed(4242, "supervisor-1", "b", LATER)];
-        assert_eq!(entry(&by_a_member).owner_instance_id.as_deref(), Some("supervisor-1"));
+        let owner = entry(&[intent(4242)]).bot_start_token.unwrap().pid;
+        assert_eq!(entry(&[intent(4242), members(4242, owner, LATER)]).members, []);
+        let claim = claimed(4242, "supervisor-1", "b", LATER);
+        let by_a_member = entry(&[intent(4242), members(4242, 800, LATER), claim.clone()]);
+        assert_eq!((by_a_member.owner_instance_id.as_deref(), by_a_member.members), (Some("b"), vec![]));
+        let keeper = Some(Keeper { start_token: process(800), address: "00000".into() });
+        let kept = Line::Intent { entry: Box::new(Record { keeper, ..starting(4242) }) };
+        let by_the_keeper = entry(&[kept, claim]);
+        assert_eq!((by_the_keeper.bot_pid, by_the_keeper.keeper), (800, None));
     }
 
     #[test]
