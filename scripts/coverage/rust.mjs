@@ -1,0 +1,92 @@
+// What the Rust tests execute, also in the keepers they start.
+import { spawnSync } from 'node:child_process'
+import { existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs'
+import { join, relative } from 'node:path'
+import { root } from '../tools.mjs'
+
+const folder = join(root, 'target', 'coverage')
+const profiles = join(folder, 'profiles')
+
+/** By path, `{ lines, covered, missed }`. Test code is not counted. */
+export function rustCoverage() {
+  const llvm = llvmTools()
+  rmSync(profiles, { recursive: true, force: true })
+  mkdirSync(profiles, { recursive: true })
+  const env = {
+    ...process.env,
+    // A keeper ends by _exit, or is killed, and a blank becomes another program: nobody writes a profile then. So counters are in
+    // the file itself (`%c`), which needs them to be relocatable.
+    RUSTFLAGS: '-Cinstrument-coverage -Cllvm-args=-runtime-counter-relocation',
+    LLVM_PROFILE_FILE: join(profiles, '%c%4m.profraw'),
+    CARGO_TARGET_DIR: join(folder, 'build'),
+  }
+  const quiet = ['--cargo-quiet', '--status-level', 'fail', '--final-status-level', 'fail']
+  cargo(['nextest', 'run', ...quiet], { env })
+  const list = [
+    'nextest',
+    'list',
+    '--cargo-quiet',
+    '--list-type',
+    'binaries-only',
+    '--message-format',
+    'json',
+  ]
+  const { 'rust-binaries': tests } = JSON.parse(cargo(list, { env }))
+  const binaries = Object.values(tests).map((test) => test['binary-path'])
+  binaries.push(join(folder, 'build', 'debug', 'spawn-owned-keeper'))
+  const merged = join(folder, 'rust.profdata')
+  const raw = readdirSync(profiles).map((name) => join(profiles, name))
+  read(join(llvm, 'llvm-profdata'), ['merge', '-sparse', '--failure-mode=all', ...raw, '-o', merged])
+  const objects = binaries.filter((path) => existsSync(path)).flatMap((path) => ['--object', path])
+  const only = ['--ignore-filename-regex', '(/\\.cargo/|/rustc/|/tests\\.rs$|/tests/)']
+  const text = ['export', '--format=lcov', `--instr-profile=${merged}`, ...objects, ...only]
+  return parse(read(join(llvm, 'llvm-cov'), text))
+}
+
+/** lcov: `SF:` a file, `DA:line,count`. */
+function parse(text) {
+  const files = new Map()
+  let file
+  for (const line of text.split('\n')) {
+    if (line.startsWith('SF:')) {
+      file = { lines: 0, covered: 0, missed: [] }
+      const path = relative(root, line.slice(3))
+      if (path.startsWith('src/')) files.set(path, file)
+    } else if (line.startsWith('DA:')) {
+      const [number, count] = line.slice(3).split(',').map(Number)
+      file.lines += 1
+      if (count > 0) file.covered += 1
+      else file.missed.push(number)
+    }
+  }
+  return files
+}
+
+function llvmTools() {
+  const [sysroot, about] = [read('rustc', ['--print', 'sysroot']).trim(), read('rustc', ['-vV'])]
+  const place = join(sysroot, 'lib', 'rustlib', /^host: (.+)$/m.exec(about)[1], 'bin')
+  if (!existsSync(join(place, 'llvm-cov'))) {
+    console.error("Rust's own LLVM tools are needed to read profiles: rustup component add llvm-tools")
+    process.exit(1)
+  }
+  return place
+}
+
+function cargo(args, options) {
+  return read('cargo', args, options)
+}
+
+function read(command, args, options) {
+  const { status, stdout, stderr } = spawnSync(command, args, {
+    cwd: root,
+    encoding: 'utf8',
+    maxBuffer: 1 << 30,
+    ...options,
+  })
+  if (status !== 0) {
+    process.stderr.write(`${stdout}${stderr}`)
+    console.error(`failed: ${command} ${args.join(' ').slice(0, 200)}`)
+    process.exit(1)
+  }
+  return stdout
+}

@@ -1,0 +1,110 @@
+// What the tests execute of ts/, in all processes that live to tell it: one that is killed does not.
+import { spawnSync } from 'node:child_process'
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
+import { SourceMap } from 'node:module'
+import { tmpdir } from 'node:os'
+import { join, normalize, relative } from 'node:path'
+import { pathToFileURL } from 'node:url'
+import { installPeers } from '../peers.mjs'
+import { bin, root, run } from '../tools.mjs'
+
+const folder = join(root, 'target', 'coverage')
+const dist = join(root, 'dist')
+
+/** By path, `{ lines, covered, missed }`. */
+export function typescriptCoverage(wanted) {
+  const told = join(folder, 'v8')
+  rmSync(told, { recursive: true, force: true })
+  mkdirSync(told, { recursive: true })
+  runTests(wanted, told)
+  const executed = new Map()
+  for (const name of readdirSync(told)) note(JSON.parse(readFileSync(join(told, name), 'utf8')), executed)
+  const lines = new Map()
+  for (const [script, bytes] of executed) spread(script, bytes, lines)
+  return new Map([...lines].map(([path, hits]) => [path, sum(hits)]))
+}
+
+function runTests(wanted, told) {
+  installPeers()
+  const all = readdirSync(join(root, '__test__')).filter((file) => file.endsWith('.test.mjs'))
+  const files = wanted.length > 0 ? wanted : all.map((file) => join('__test__', file))
+  const registry = mkdtempSync(join(tmpdir(), 'spawn-owned-coverage-'))
+  const env = {
+    ...process.env,
+    NODE_V8_COVERAGE: told,
+    SPAWN_OWNED_REGISTRY: join(registry, 'process-registry.json'),
+  }
+  const args = ['--test', '--test-reporter=dot', '--test-concurrency=2', ...files]
+  const { status } = spawnSync(process.execPath, args, {
+    cwd: root,
+    env,
+    stdio: ['ignore', 'inherit', 'inherit'],
+  })
+  rmSync(registry, { recursive: true, force: true })
+  // A test that fails has executed something as well; that it fails is for `npm test` to say.
+  if (status !== 0) console.error('some tests have failed')
+}
+
+/** Marks what one process has executed of each script of ours. */
+function note({ result }, executed) {
+  for (const { url, functions } of result) {
+    const script = scripts().get(url)
+    if (!script) continue
+    // Inner ranges come after the outer ones whose counts they correct.
+    const ranges = functions.flatMap((one) => one.ranges)
+    ranges.sort((a, b) => a.startOffset - b.startOffset || b.endOffset - a.endOffset)
+    const now = new Uint8Array(script.code.length)
+    for (const { startOffset, endOffset, count } of ranges)
+      now.fill(count > 0 ? 1 : 0, startOffset, endOffset)
+    const before = executed.get(script) ?? new Uint8Array(script.code.length)
+    executed.set(
+      script,
+      before.map((byte, index) => byte | now[index]),
+    )
+  }
+}
+
+let known
+
+/** Our bundles by URL, with maps back to their sources: built again, in another place, and to the byte the same. */
+function scripts() {
+  if (known) return known
+  const place = join(folder, 'maps')
+  const common = ['--bundle', '--platform=node', '--format=cjs', '--target=node20', '--minify-whitespace']
+  const others = ['--minify-syntax', '--sourcemap=external', `--outdir=${place}`, '--log-level=error']
+  const shared = '--external:./index.js'
+  const entries = { index: [], child_process: [shared], 'node-pty': [shared] }
+  entries.cli = [shared, '--banner:js=#!/usr/bin/env node']
+  known = new Map()
+  for (const [name, more] of Object.entries(entries)) {
+    run(process.execPath, [bin('esbuild'), `ts/${name}.ts`, ...more, ...common, ...others])
+    const code = readFileSync(join(place, `${name}.js`), 'utf8')
+    if (code !== readFileSync(join(dist, `${name}.js`), 'utf8')) {
+      throw new Error(`dist/${name}.js is not what ts/${name}.ts is built to: npm run build`)
+    }
+    const map = JSON.parse(readFileSync(join(place, `${name}.js.map`), 'utf8'))
+    known.set(pathToFileURL(join(dist, `${name}.js`)).href, { code, map: new SourceMap(map), place })
+  }
+  return known
+}
+
+/** Brings marks on a bundle back to lines of its sources: a line is executed if anything of it is. */
+function spread({ code, map, place }, bytes, lines) {
+  let [line, column] = [0, 0]
+  for (let offset = 0; offset < code.length; offset += 1) {
+    const { originalSource, originalLine } = map.findEntry(line, column)
+    if (originalSource) {
+      const path = relative(root, normalize(join(place, originalSource)))
+      if (!lines.has(path)) lines.set(path, new Map())
+      const hits = lines.get(path)
+      hits.set(originalLine + 1, Boolean(hits.get(originalLine + 1)) || bytes[offset] === 1)
+    }
+    if (code[offset] === '\n') [line, column] = [line + 1, 0]
+    else column += 1
+  }
+}
+
+function sum(hits) {
+  const missed = [...hits].filter(([, isHit]) => !isHit).map(([line]) => line)
+  return { lines: hits.size, covered: hits.size - missed.length, missed: missed.sort((a, b) => a - b) }
+}
