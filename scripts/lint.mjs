@@ -5,5 +5,8 @@ run('cargo', ['fmt', '--check'])
 run('cargo', ['fmt', '--check', '--manifest-path', 'fuzz/Cargo.toml'])
 run('cargo', ['clippy', '--quiet', '--all-targets', '--features', 'failpoints', '--', '-D', 'warnings'])
 run('cargo', ['clippy', '--quiet', '--all-targets', '--', '-D', 'warnings'])
+const models = ['--manifest-path', 'models/Cargo.toml']
+run('cargo', ['fmt', '--check', ...models])
+run('cargo', ['clippy', '--quiet', '--release', ...models, '--target-dir', 'target/models', '--', '-D', 'warnings'])
 run(process.execPath, [bin('biome'), 'check', '--error-on-warnings', '.'], { quiet: true })
 run(process.execPath, [bin('tsc'), '-p', 'ts'])
