@@ -4,14 +4,15 @@
 //! child of the zygote is either a keeper that it forked itself, or an orphan of one that is gone.
 
 use std::collections::HashSet;
+use std::iter;
 
 use super::snapshot::{Snapshot, children};
-use super::wait::{has_stopped, kill, wait_for};
+use super::wait::{any_stopped, kill, wait_for_any};
 use super::{SIGCONT, SIGKILL};
 use crate::run::ExitStatus;
 
-/// Passes of [`Family::reap`] in a row.
-const REAP_PASSES: usize = 16;
+/// Of how many [`Family::reap`] takes note at a time. Orphans that do nothing but fork and die must not keep us from everything else.
+const MOST_AT_ONCE: usize = 10_000;
 
 /// The zygote's children.
 #[derive(Debug)]
@@ -46,22 +47,17 @@ impl Family {
 
     /// Collects whoever has ended, and lets whoever was stopped go on: a command can stop its keeper. True if a keeper did not
     /// end as if all were well, so that there may be orphans.
+    ///
+    /// What it costs does not depend on how many keepers there are: this is done for every run that begins or ends.
     pub fn reap(&mut self) -> bool {
         let mut left_something = false;
-        // A list of children may be longer than what is read of it at a time, and the dead do not signal twice.
-        for _ in 0..REAP_PASSES {
-            let mut reaped = false;
-            for child in children(self.me) {
-                let Some(status) = wait_for(child, 0) else { continue };
-                left_something |= self.keepers.remove(&child) && status != ExitStatus::Code(0);
-                reaped = true;
-            }
-            if !reaped {
-                break;
-            }
+        for (child, status) in iter::from_fn(wait_for_any).take(MOST_AT_ONCE) {
+            left_something |= self.keepers.remove(&child) && status != ExitStatus::Code(0);
         }
-        for &keeper in self.keepers.iter().filter(|&&keeper| has_stopped(keeper)) {
-            let _ = kill(keeper, SIGCONT);
+        for child in iter::from_fn(any_stopped).take(MOST_AT_ONCE) {
+            if self.keepers.contains(&child) {
+                let _ = kill(child, SIGCONT);
+            }
         }
         left_something
     }

@@ -11,7 +11,7 @@ const ANY_KIND: libc::c_int = libc::__WALL;
 #[cfg(target_os = "macos")]
 const ANY_KIND: libc::c_int = 0;
 
-/// Waits for one child by number, never for "any". `None` if it has not ended.
+/// Waits for one child by number. `None` if it has not ended.
 pub fn wait_for(child: i32, flags: libc::c_int) -> Option<ExitStatus> {
     ended(child, flags | libc::WNOHANG)
 }
@@ -22,16 +22,33 @@ pub fn wait_for_leaving(child: i32, flags: libc::c_int) -> Option<ExitStatus> {
     ended(child, flags)
 }
 
-/// Not nix's `waitid`, which takes an end by a real-time signal for an error, and does not exist on macOS.
+/// Any child that has ended. Only for a process whose children are all its own business: those of a bot are libuv's, too.
+///
+/// To ask for each by number would be a system call for every living one, whenever one of them ends.
+#[cfg(target_os = "linux")]
+pub fn wait_for_any() -> Option<(i32, ExitStatus)> {
+    waited(libc::P_ALL, 0, libc::WNOHANG | libc::WEXITED | ANY_KIND)
+}
+
+/// Any child that has been stopped, told once for each time. Likewise.
+#[cfg(target_os = "linux")]
+pub fn any_stopped() -> Option<i32> {
+    waited(libc::P_ALL, 0, libc::WNOHANG | libc::WSTOPPED).map(|(child, _)| child)
+}
+
 fn ended(child: i32, flags: libc::c_int) -> Option<ExitStatus> {
-    // SAFETY: all zeroes is a valid siginfo_t, and the kernel fills it in; si_pid stays 0 if nobody has ended.
+    waited(libc::P_PID, child, flags | libc::WEXITED | ANY_KIND).map(|(_, status)| status)
+}
+
+/// Not nix's `waitid`, which takes an end by a real-time signal for an error, and does not exist on macOS.
+fn waited(which: libc::idtype_t, child: i32, flags: libc::c_int) -> Option<(i32, ExitStatus)> {
+    // SAFETY: all zeroes is a valid siginfo_t, and the kernel fills it in; si_pid stays 0 if there is nobody to tell of.
     unsafe {
         let mut info: libc::siginfo_t = std::mem::zeroed();
-        let flags = flags | libc::WEXITED | ANY_KIND;
-        if libc::waitid(libc::P_PID, child.cast_unsigned(), &raw mut info, flags) != 0 || info.si_pid() == 0 {
+        if libc::waitid(which, child.cast_unsigned(), &raw mut info, flags) != 0 || info.si_pid() == 0 {
             return None;
         }
-        Some(status(info.si_code, info.si_status()))
+        Some((info.si_pid(), status(info.si_code, info.si_status())))
     }
 }
 
@@ -45,13 +62,9 @@ fn status(code: i32, status: i32) -> ExitStatus {
 }
 
 /// Whether a child of ours has been stopped since this was last asked.
+#[cfg(target_os = "macos")]
 pub fn has_stopped(child: i32) -> bool {
-    // SAFETY: as above.
-    unsafe {
-        let mut info: libc::siginfo_t = std::mem::zeroed();
-        let flags = libc::WSTOPPED | libc::WNOHANG;
-        libc::waitid(libc::P_PID, child.cast_unsigned(), &raw mut info, flags) == 0 && info.si_pid() != 0
-    }
+    waited(libc::P_PID, child, libc::WNOHANG | libc::WSTOPPED).is_some()
 }
 
 /// Only for children of ours that were not waited for, and for the group such a child leads.
