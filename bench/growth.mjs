@@ -132,7 +132,7 @@ async function idleCpuMs(pid) {
 }
 
 async function byEntries(quick) {
-  const found = { register: [], unregister: [], list: [], reap: [], behind: [] }
+  const found = { register: [], unregister: [], list: [], listOne: [], reap: [], behind: [] }
   const directory = mkdtempSync(join(tmpdir(), 'spawn-owned-bench-'))
   try {
     const dead = await tokenOfTheDead()
@@ -145,7 +145,8 @@ async function byEntries(quick) {
         const lists = await bot.call('listAll', { count: quick ? 5 : 15, entries })
         for (const what of ['register', 'unregister', 'behind'])
           found[what].push([entries, median(pairs.map((pair) => pair[what]))])
-        found.list.push([entries, median(lists)])
+        found.list.push([entries, median(lists.map(({ all }) => all))])
+        found.listOne.push([entries, median(lists.map(({ one }) => one))])
       })
       const samples = []
       for (let round = 0; round < (quick ? 1 : 3); round++) {
@@ -168,6 +169,7 @@ async function byEntries(quick) {
         ours('registerProcess()', found.register),
         { name: 'unregisterProcess()', colour: 'third', points: found.unregister },
         { name: 'list()', colour: 'fourth', points: found.list },
+        { name: 'list({ runId })', colour: 'target', points: found.listOne },
         { name: 'the file follows', colour: 'execa', points: found.behind },
         theirs('reapOrphans()', found.reap),
       ],
@@ -277,8 +279,11 @@ async function registerOne(_start, { count }) {
 function listAll(_start, { count, entries }) {
   return Array.from({ length: count }, () => {
     const before = performance.now()
-    const { length } = list()
-    if (length < entries) throw new Error(`${length} of ${entries} entries were listed`)
-    return performance.now() - before
+    const all = list()
+    const between = performance.now()
+    const one = list({ runId: all.at(-1)?.runId ?? '' })
+    const after = performance.now()
+    if (all.length < entries || one.length !== 1) throw new Error(`${all.length} of ${entries} were listed`)
+    return { all: between - before, one: after - between }
   })
 }
