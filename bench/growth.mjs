@@ -32,6 +32,8 @@ const TREES = [
 ]
 const TREE_KILL_MOST = 300
 const IDLE_MS = 1500
+/** What is less means nothing. */
+const NOISE = { kb: 256, cpuMs: 0.1 }
 
 export const name = 'growth'
 export const worker = {
@@ -103,8 +105,8 @@ async function byLiveRuns(quick) {
         note('call', label, live, median(runs[label].map((run) => run.call)))
         note('close', label, live, median(runs[label].map((run) => run.close)))
         note('cancel', label, live, median(cancels[label]))
-        note('memory', label, live, Math.max(1, (await call('anonymousKb')) - before[label]))
-        note('cpu', label, live, Math.max(0.01, await idleCpuMs(pid)))
+        note('memory', label, live, Math.max(NOISE.kb, (await call('anonymousKb')) - before[label]))
+        note('cpu', label, live, Math.max(NOISE.cpuMs, await idleCpuMs(pid)))
       }
     }
     for (const { call } of workers) await call('release')

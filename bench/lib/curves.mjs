@@ -52,7 +52,8 @@ function draw({ title, x: what, unit, curves }, left, top) {
       }),
     )
   }
-  parts.push(text(area.x[1] + 10, area.y[0] + 16, what, { size: 11, colour: 'faint' }))
+  const middle = (area.x[0] + area.x[1]) / 2
+  parts.push(text(middle, area.y[0] + 31, what, { anchor: 'middle', size: 11, colour: 'faint' }))
   const places = apart(curves.map(({ points }) => y.at(points.at(-1)[1])))
   curves.forEach(({ name, colour, points }, index) => {
     const last = points.at(-1)
