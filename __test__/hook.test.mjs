@@ -16,6 +16,7 @@ import {
   ENDS_WITH_PARENT,
   forScripts,
   isNode,
+  isWindows,
   NO_KEEPER,
   nodeOnly,
   posixOnly,
@@ -35,12 +36,12 @@ const tree = treeNamed('double-fork-daemon')
 
 const environment = (more) => ({ ...process.env, SPAWN_OWNED_REGISTRY: freshRegistry(), ...more })
 
-/** What `node args…` prints, as JSON. It has nothing to complain of. */
+/** What `node args…` prints, as JSON. It has nothing to complain of; on Windows Node warns of channels in workers. */
 async function told(args, { env, cwd = root } = {}) {
   const { stdout, stderr } = await promisify(execFile)(process.execPath, args, {
     ...{ cwd, env: environment(env), timeout: 60_000 },
   })
-  assert.equal(stderr, '')
+  if (!isWindows) assert.equal(stderr, '')
   return JSON.parse(stdout)
 }
 
@@ -163,7 +164,8 @@ describe('what needs Node’s own functions has them', () => {
 
   test('a cluster', options, async () => {
     const seen = await told([...IMPORT, script('serves-in-a-cluster.mjs')])
-    assert.deepEqual(seen, { answer: 'served', owned: [true, true] })
+    // There they are left to Node, see docs/child_process.md.
+    assert.deepEqual(seen, { answer: 'served', owned: [!isWindows, !isWindows] })
   })
 
   test('another copy of us that is loaded later', options, async (t) => {

@@ -6,17 +6,27 @@ import { pathToFileURL } from 'node:url'
 import { isMainThread } from 'node:worker_threads'
 import { exec, execFile, fork, spawn } from './child_process.js'
 import { reapOrphans } from './index.js'
-import { replaceMembers } from './nodes-own.js'
+import { nodeFork, replaceMembers } from './nodes-own.js'
+import { isWindows } from './windows.js'
 
 /** How a command line or NODE_OPTIONS names us. Relative to the working directory, which a child need not share. */
 const NAMED = /^(--import=|--require=|-r=)?spawn-owned\/register$/
 const NAMED_IN_TEXT = /(--import|--require|-r)([= ]\s*)(["']?)spawn-owned\/register\3(?=\s|$)/g
 
-if (replaceMembers({ spawn, fork, exec, execFile })) {
+if (replaceMembers({ spawn, fork: isWindows ? forkUnlessInCluster : fork, exec, execFile })) {
   // What was imported before, by name, follows.
   syncBuiltinESMExports()
   nameByPath(process.execArgv, process.env)
   if (process.env.SPAWN_OWNED_REAP === '1' && isOutermost()) void reap()
+}
+
+/**
+ * No server can be sent to an owned command on Windows, and that is what a cluster does. Its workers are left to Node, which ends them with
+ * the bot there; each is hooked and owns what it starts.
+ */
+function forkUnlessInCluster(...args: Parameters<typeof nodeFork>) {
+  const isWorker = args.some((arg) => (arg as { env?: NodeJS.ProcessEnv } | undefined)?.env?.NODE_UNIQUE_ID)
+  return isWorker ? nodeFork(...args) : fork(...args)
 }
 
 /** Children that are given our arguments or our environment find us from every directory. */

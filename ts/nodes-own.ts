@@ -11,7 +11,7 @@ const KEPT = Symbol.for('spawn-owned.nodes-own')
 const module = child_process as typeof child_process & { [KEPT]?: Members }
 
 /** As it was when we were loaded: a bot may replace it by ours later. */
-export const { spawn: nodeSpawn } = module[KEPT] ?? module
+export const { spawn: nodeSpawn, fork: nodeFork } = module[KEPT] ?? module
 
 /** Puts these in the place of Node's, which are kept. Returns whether it did: who comes second finds that it was done. */
 export function replaceMembers(members: Record<Name, (...args: never[]) => unknown>): boolean {
