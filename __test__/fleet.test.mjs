@@ -187,6 +187,42 @@ describe('one at a time', together, () => {
   })
 })
 
+describe('the record', together, () => {
+  test('lets one in after the other has left, and nobody else', options, async (t) => {
+    const fleet = await startFleet(t)
+    const { claims } = await fleet.workerHere(t, fleet.host('here'))
+    const taken = (epoch) => ({ verdict: 'granted', epoch })
+    assert.deepEqual(await claims.take('7', 'a', 'first'), taken(1))
+    assert.deepEqual(await claims.take('7', 'a', 'first'), taken(1), 'sent once more, it is the same')
+    assert.equal(await claims.holds('7', 'first'), true)
+    for (const host of ['b', 'a'])
+      assert.deepEqual(await claims.take('7', host, 'second'), { verdict: 'held', host: 'a' })
+    assert.deepEqual(await claims.asked('a'), ['7'])
+    assert.equal(await claims.holds('7', 'first'), false, 'it is fenced')
+    assert.equal((await claims.take('7', 'a', 'first')).verdict, 'held', 'for good')
+    assert.equal(await claims.leave('7', 'second'), undefined)
+    assert.equal((await claims.take('7', 'b', 'second')).verdict, 'held', 'it was not its own to leave')
+    await claims.leave('7', 'first')
+    assert.deepEqual(await claims.asked('a'), [])
+    assert.deepEqual(await claims.take('7', 'b', 'second'), taken(2))
+    const late = { state: 'completed', output: 'late' }
+    assert.equal(await claims.leave('7', 'first', late), undefined, 'who has lost it settles nothing')
+    assert.equal(await claims.holds('7', 'second'), true)
+  })
+
+  test('knows of a job that has ended when the queue does not: it is not run again', options, async (t) => {
+    const fleet = await startFleet(t)
+    const { claims } = await fleet.workerHere(t, fleet.host('here'))
+    const id = await fleet.cli('add', ...fleet.job.command)
+    await claims.take(id, 'a', 'first')
+    await claims.leave(id, 'first', { state: 'completed', output: 'before' })
+    await fleet.host('next').start()
+    await until(async () => (await fleet.inTheQueue(id)).state === 'completed', 'the queue knows')
+    assert.deepEqual((await fleet.inTheQueue(id)).returnvalue, { output: 'before' })
+    assert.deepEqual(fleet.job.history, [])
+  })
+})
+
 test('a run that comes after its host has said that there is none finds its gate shut', {
   ...options,
   skip: noFleet,

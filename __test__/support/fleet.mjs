@@ -100,14 +100,16 @@ class Fleet {
 
   /** What a worker of this host has, in this process. */
   async workerHere(t, host) {
-    Object.assign(process.env, this.env, { FLEET_FOLDER: host.folder })
+    Object.assign(process.env, TIMES)
     const from = (file) => import(pathToFileURL(join(this.example, file)))
     const [{ runJob }, { Claims }, { connect, thisHost }] = await Promise.all(
       ['run.mjs', 'claims.mjs', 'settings.mjs'].map(from),
     )
-    const redis = connect()
+    // Without a pause in between: other tests do the same.
+    Object.assign(process.env, this.env, { FLEET_FOLDER: host.folder })
+    const [redis, { supervisor }] = [connect(), thisHost()]
     t.after(() => redis.disconnect())
-    return { runJob, claims: new Claims(redis), supervisor: thisHost().supervisor }
+    return { runJob, supervisor, claims: new Claims(redis) }
   }
 
   status = async (id) => (await this.cli('status', id)).split('\t')[1]
