@@ -39,6 +39,7 @@ class Fleet {
   #folder
   #redis
   #programs = []
+  #hasWorkerHere = false
 
   constructor(t, folder, env) {
     this.env = { ...env, FLEET_REDIS: join(folder, 'redis.sock') }
@@ -67,6 +68,8 @@ class Fleet {
     await Promise.all(this.#programs.map((one) => one.kill()))
     await this.killRedis()
     removeFolder(this.#folder)
+    // What a supervisor of this process flushes at the very end would bring it back.
+    if (this.#hasWorkerHere) process.on('exit', () => removeFolder(this.#folder))
   }
 
   host(name, { socket = this.socket } = {}) {
@@ -100,6 +103,7 @@ class Fleet {
 
   /** What a worker of this host has, in this process. */
   async workerHere(t, host) {
+    this.#hasWorkerHere = true
     Object.assign(process.env, TIMES)
     const from = (file) => import(pathToFileURL(join(this.example, file)))
     const [{ runJob }, { Claims }, { connect, thisHost }] = await Promise.all(
