@@ -2,14 +2,15 @@
 // asked; never a stack trace, nothing that moves a cursor, and nobody is ended who was not named. SEED=<number> repeats a failed run's
 // choices.
 import assert from 'node:assert/strict'
-import { mkdtempSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { mkdirSync } from 'node:fs'
+
+import { dirname } from 'node:path'
 import { describe, test } from 'node:test'
 import { createSupervisor } from 'spawn-owned'
+import { freshRegistry } from './support/bots.mjs'
 import { spawnOwnedCli } from './support/cli.mjs'
 import { randomFor, seed } from './support/random.mjs'
-import { NO_SHELL, posixOnly, removeFolder } from './support/system.mjs'
+import { NO_SHELL, posixOnly } from './support/system.mjs'
 
 /** How many command lines for each command; `TURNS=100` for more. */
 const turns = Number(process.env.TURNS ?? 6)
@@ -114,17 +115,15 @@ function lineOf(name, random) {
 describe('any words, said to', posixOnly(NO_SHELL, { timeout: 1_200_000, concurrency: 2 }), () => {
   for (const name of Object.keys(COMMANDS)) {
     test(name || 'no command', { timeout: 600_000 }, async (t) => {
-      const folder = mkdtempSync(join(tmpdir(), 'any-words-'))
-      const registryPath = join(folder, 'registry.json')
+      const registryPath = freshRegistry()
+      const folder = dirname(registryPath)
+      mkdirSync(folder, { recursive: true })
       const supervisor = createSupervisor({ registryPath })
       const bystander = supervisor.spawnOwned('cat', {
         runId: 'bystander',
         stdio: ['pipe', 'ignore', 'ignore'],
       })
-      t.after(async () => {
-        await bystander.cancel({ graceMs: 0 })
-        removeFolder(folder)
-      })
+      t.after(() => bystander.cancel({ graceMs: 0 }))
       const random = randomFor(name)
       for (let turn = 0; turn < turns; turn++) {
         const words = lineOf(name, random)
