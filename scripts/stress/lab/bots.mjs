@@ -13,6 +13,10 @@ export class Bot {
   /** Why it is expected to end, or has; undefined while nobody has done anything to it. */
   expected
   complaint = ''
+  /** As the system sees it when it has had one run, and when its last one is over. */
+  before
+  after
+  hasLostZygote = false
   #child
   #answers = new Map()
   #next = 0
@@ -39,6 +43,11 @@ export class Bot {
         resolve(how)
       })
     })
+  }
+
+  get facts() {
+    const { name, expected, how, complaint, before, after, hasLostZygote } = this
+    return { name, expected, how, complaint: complaint.slice(-2000), before, after, hasLostZygote }
   }
 
   get isUp() {

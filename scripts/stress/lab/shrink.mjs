@@ -34,11 +34,12 @@ async function firstFailing(candidates, fails, isOver) {
 
 /** One in so many real failures may be overlooked; and so often is enough, whatever the odds. */
 const OVERLOOKED = 0.1
+const LEAST_TRIES = 2
 const MOST_TRIES = 12
 
 /** How often a part of a plan is to be played that has failed so often of so many plays. 0: it cannot be had again, and is left as it is. */
 export function triesFor(failed, plays) {
   if (failed === 0) return 0
-  if (failed === plays) return 1
+  if (failed === plays) return LEAST_TRIES
   return Math.min(MOST_TRIES, Math.ceil(Math.log(OVERLOOKED) / Math.log(1 - failed / plays)))
 }

@@ -375,14 +375,7 @@ export class Stage {
     return {
       runs: [...this.runs.values()].map((run) => ({ ...run.facts, endedAt: run.endedAt })),
       strangers: this.strangers.map(({ who, pid, endedAt }) => ({ who, pid, endedAt })),
-      bots: [...this.bots.values()].map(({ name, expected, how, complaint, before, after }) => ({
-        name,
-        expected,
-        how,
-        complaint: complaint.slice(-2000),
-        before,
-        after,
-      })),
+      bots: [...this.bots.values()].map((bot) => bot.facts),
       orders: this.orders,
       claims: this.claims,
       reports: this.reports,

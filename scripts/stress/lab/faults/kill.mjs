@@ -70,7 +70,10 @@ export const killMoves = [
     play(stage, { run: runId }) {
       const zygote = stage.run(runId)?.zygote
       if (!zygote?.isAlive()) return false
-      for (const run of stage.runsWatchedBy([zygote])) run.loses('zygote')
+      for (const run of stage.runsWatchedBy([zygote])) {
+        run.loses('zygote')
+        stage.bots.get(run.bot).hasLostZygote = true
+      }
       return zygote.signal('SIGKILL')
     },
   },
