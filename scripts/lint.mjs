@@ -7,16 +7,7 @@ run('cargo', ['clippy', '--quiet', '--all-targets', '--features', 'failpoints', 
 run('cargo', ['clippy', '--quiet', '--all-targets', '--', '-D', 'warnings'])
 const models = ['--manifest-path', 'models/Cargo.toml']
 run('cargo', ['fmt', '--check', ...models])
-run('cargo', [
-  'clippy',
-  '--quiet',
-  '--release',
-  ...models,
-  '--target-dir',
-  'target/models',
-  '--',
-  '-D',
-  'warnings',
-])
+const place = ['--target-dir', 'target/models']
+run('cargo', ['clippy', '--quiet', '--release', ...models, ...place, '--', '-D', 'warnings'])
 run(process.execPath, [bin('biome'), 'check', '--error-on-warnings', '.'], { quiet: true })
 run(process.execPath, [bin('tsc'), '-p', 'ts'])
