@@ -1,6 +1,7 @@
-// What the Rust tests execute, also in the keepers they start.
+// What the Rust tests execute themselves. Keepers that they start get no environment, so they do not know where to tell it: what those
+// alone execute counts as not executed.
 import { spawnSync } from 'node:child_process'
-import { existsSync, mkdirSync, readdirSync, rmSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import { root } from '../tools.mjs'
 
@@ -14,14 +15,18 @@ export function rustCoverage() {
   mkdirSync(profiles, { recursive: true })
   const env = {
     ...process.env,
-    // A keeper ends by _exit, or is killed, and a blank becomes another program: nobody writes a profile then. So counters are in
-    // the file itself (`%c`), which needs them to be relocatable.
+    // Who ends by _exit, is killed, or becomes another program writes no profile. So counters are in the file itself (`%c`), which
+    // needs them to be relocatable.
     RUSTFLAGS: '-Cinstrument-coverage -Cllvm-args=-runtime-counter-relocation',
     LLVM_PROFILE_FILE: join(profiles, '%c%4m.profraw'),
     CARGO_TARGET_DIR: join(folder, 'build'),
   }
   const quiet = ['--cargo-quiet', '--status-level', 'fail', '--final-status-level', 'fail']
   cargo(['nextest', 'run', ...quiet], { env })
+  // What keepers that ended well have left where they were started.
+  for (const name of readdirSync(root).filter((name) => /^default_.*\.profraw$/.test(name))) {
+    renameSync(join(root, name), join(profiles, name))
+  }
   const list = [
     'nextest',
     'list',

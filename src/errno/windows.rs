@@ -181,4 +181,45 @@ mod tests {
         }
         assert_eq!(Errno::of(&io::ErrorKind::NotFound.into()), Errno::ENOENT);
     }
+
+    /// Callers look for these names: a start that may be tried again, a folder that is not there, a file that is no program.
+    #[test]
+    fn no_error_that_callers_tell_apart_is_unknown() {
+        for (code, expected) in [
+            (740, Errno::EACCES),
+            (232, Errno::EPIPE),
+            (183, Errno::EEXIST),
+            (267, Errno::ENOENT),
+            (6, Errno::EBADF),
+            (1455, Errno::ENOMEM),
+            (4, Errno::EMFILE),
+            (112, Errno::ENOSPC),
+            (206, Errno::ENAMETOOLONG),
+            (19, Errno::EROFS),
+            (17, Errno::EXDEV),
+            (258, Errno::ETIMEDOUT),
+            (193, Errno::EFTYPE),
+            (1921, Errno::ELOOP),
+        ] {
+            assert_eq!(Errno::of_win32(code), expected, "{code}");
+        }
+    }
+
+    #[test]
+    fn an_error_without_a_number_is_not_taken_for_another() {
+        for (kind, expected) in [
+            (io::ErrorKind::PermissionDenied, Errno::EACCES),
+            (io::ErrorKind::AlreadyExists, Errno::EEXIST),
+            (io::ErrorKind::BrokenPipe, Errno::EPIPE),
+            (io::ErrorKind::TimedOut, Errno::ETIMEDOUT),
+            (io::ErrorKind::WouldBlock, Errno::EAGAIN),
+            (io::ErrorKind::OutOfMemory, Errno::ENOMEM),
+            (io::ErrorKind::StorageFull, Errno::ENOSPC),
+            (io::ErrorKind::ResourceBusy, Errno::EBUSY),
+            (io::ErrorKind::InvalidInput, Errno::EINVAL),
+            (io::ErrorKind::UnexpectedEof, Errno::EIO),
+        ] {
+            assert_eq!(Errno::of(&kind.into()), expected, "{kind:?}");
+        }
+    }
 }

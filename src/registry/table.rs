@@ -289,6 +289,21 @@ mod tests {
     }
 
     #[test]
+    fn nobody_gives_back_what_has_become_anothers() {
+        let returned = |by: &str| Line::Returned { entry: Box::new(starting(4242)), by: by.into() };
+        let stolen = [intent(4242), claimed(4242, "supervisor-1", "b", LATER)];
+        let given_back = after(&[&stolen[..], &[returned("b")]].concat());
+        assert_eq!(given_back, after(&[intent(4242)]), "as it was");
+        // The claim was lost to somebody third; or the line is there twice, and the entry was claimed in between.
+        assert_eq!(after(&[&stolen[..], &[returned("c")]].concat()), after(&stolen));
+        let again = claimed(4242, "supervisor-1", "c", LATER);
+        let lines = [&stolen[..], &[returned("b"), again, returned("b")]].concat();
+        assert_eq!(after(&lines).get(&key(4242)).unwrap().owner_instance_id.as_deref(), Some("c"));
+        // What was dropped meanwhile does not come back.
+        assert!(after(&[&stolen[..], &[dropped(4242), returned("b")]].concat()).is_empty());
+    }
+
+    #[test]
     fn an_old_entry_can_be_claimed_once() {
         let old = Record { owner_instance_id: None, start_token: None, ..starting(4242) };
         let claim = |instance: &str| Line::Claimed {
