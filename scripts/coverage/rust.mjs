@@ -1,5 +1,5 @@
-// What the Rust tests execute themselves. Keepers that they start get no environment, so they do not know where to tell it: what those
-// alone execute counts as not executed.
+// What the Rust tests execute. Keepers that they start get no environment, so they do not know where to tell it: what those alone
+// execute is seen only as far as they end by themselves.
 import { spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs'
 import { join, relative } from 'node:path'
