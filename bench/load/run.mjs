@@ -28,7 +28,7 @@ const { values } = parseArgs({
 const [minutes, perSecond, count] = [values.minutes, values.rate, values.live].map(Number)
 /** Enough to compare the two; what takes minutes to show is ours to fear. */
 const THEIR_MINUTES = 1
-/** A bot keeps some memory that it had to get: for its own books of thousands of runs, too. */
+/** A bot keeps some of the memory that it once had to get, and has its own books of thousands of runs. */
 const GROWTH_MB = 40
 
 const here = (name) => fileURLToPath(new URL(name, import.meta.url))
@@ -92,7 +92,7 @@ async function startBot(subject) {
 }
 
 function started(program, args = [], env = {}) {
-  const child = fork(program, args, { env: { ...process.env, ...env } })
+  const child = fork(program, args, { env: { ...process.env, ...env }, execArgv: ['--expose-gc'] })
   processes.add(child)
   child.once('exit', () => processes.delete(child))
   return child
