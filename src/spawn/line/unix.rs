@@ -302,9 +302,9 @@ mod tests {
 
     #[test]
     fn what_a_full_socket_has_no_room_for_is_said_later_and_in_order() {
+        const MANY: i32 = 2000;
         let (ours, theirs) = channel::pair().unwrap();
         let line = Line::new(ours, ProcessRef::known(1, 1));
-        const MANY: i32 = 2000;
         for signal in 0..MANY {
             line.signal(signal).unwrap();
         }

@@ -57,7 +57,11 @@ impl Speech {
                 runtime.loop_handle.spawn(self.clone().say_the_rest());
                 Ok(())
             }
-            said => said,
+            said => {
+                // There is nobody who could hear the rest.
+                unsaid.bytes.clear();
+                said
+            }
         }
     }
 
