@@ -17,10 +17,12 @@ const pages = [join(root, 'README.md'), ...find('docs', '.md'), ...find('example
 )
 const sources = [...find('ts', '.ts'), ...find('src', '.rs')]
 
+/** Not through links: an example has one to the packages that it needs, and from there one comes to everything. */
 function find(folder, suffix) {
-  return readdirSync(join(root, folder), { recursive: true })
-    .filter((name) => name.endsWith(suffix) && !name.includes('node_modules'))
-    .map((name) => join(root, folder, name))
+  return readdirSync(join(root, folder), { withFileTypes: true }).flatMap((entry) => {
+    if (entry.isDirectory()) return find(join(folder, entry.name), suffix)
+    return entry.isFile() && entry.name.endsWith(suffix) ? [join(root, folder, entry.name)] : []
+  })
 }
 
 test('every link leads to a file, and to a heading of it', () => {
