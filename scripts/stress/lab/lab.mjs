@@ -95,6 +95,7 @@ export class Lab {
 
   /** Looks for the shortest part of a plan that breaks the same invariant, and tells it. */
   async #explain(whole, violations) {
+    if (this.#isStopped) return console.log(failureOf(whole, { violations, whole }))
     const { invariant } = violations[0]
     console.log(`  ✗ seed ${whole.seed}: ${invariant}. Looking for the shortest trace …`)
     const giveUpAt = performance.now() + this.#shrinkMs
