@@ -52,7 +52,7 @@ function makeReady() {
 }
 
 /** `{ facts }`, or `{ trouble }` in words if the round came to no end. */
-export async function playInNamespace(plan, { signal } = {}) {
+export async function playInNamespace(plan) {
   makeReady()
   const folder = mkdtempSync(join(tmpdir(), 'spawn-owned-lab-'))
   // The shell is the namespace's init: it reaps those that have lost their parents, else no number would become free.
@@ -65,7 +65,13 @@ export async function playInNamespace(plan, { signal } = {}) {
     detached: true,
   })
   const end = () => inside.kill('SIGKILL')
-  signal?.addEventListener('abort', end)
+  const clear = () => rmSync(folder, { recursive: true, force: true, maxRetries: 5 })
+  // The namespace goes with us, also if somebody is in a hurry.
+  const leave = () => {
+    end()
+    clear()
+  }
+  process.on('exit', leave)
   const timer = setTimeout(end, LIMIT_MS)
   inside.stdin.on('error', () => {})
   inside.stdin.end(JSON.stringify({ plan, folder }))
@@ -75,7 +81,7 @@ export async function playInNamespace(plan, { signal } = {}) {
     return { facts: JSON.parse(said) }
   } finally {
     clearTimeout(timer)
-    signal?.removeEventListener('abort', end)
-    rmSync(folder, { recursive: true, force: true, maxRetries: 5 })
+    process.off('exit', leave)
+    clear()
   }
 }
