@@ -188,6 +188,7 @@ async function leftovers() {
     children: children.length,
     zombies: children.filter((pid) => processStat(Number(pid))?.state === 'Z').length,
     residentMb: process.memoryUsage.rss() / (1 << 20),
+    heapMb: process.memoryUsage().heapUsed / (1 << 20),
     entries: entriesIn(process.env.SPAWN_OWNED_REGISTRY),
   }
 }
