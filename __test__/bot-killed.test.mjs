@@ -4,6 +4,7 @@ import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { after, describe, test } from 'node:test'
+import { freshRegistry } from './support/bots.mjs'
 import { script } from './support/fixtures.mjs'
 import { hostileTrees, missingTrees, treeNamed, treeOptions } from './support/hostile-trees.mjs'
 import { instant, randomFor, seed } from './support/random.mjs'
@@ -21,6 +22,8 @@ async function startBot(t, witness, tree, { runs = 1, graceMs } = {}) {
   const task = JSON.stringify({ command, args, runs, graceMs })
   const bot = spawn(process.execPath, [script('bot.mjs'), task], {
     cwd: witness.dir,
+    // Not in the folder of the witness, which goes while a keeper may still write down how its run has ended.
+    env: { ...process.env, SPAWN_OWNED_REGISTRY: process.env.SPAWN_OWNED_REGISTRY ?? freshRegistry() },
     stdio: ['pipe', 'pipe', 'pipe', witness.writeEnd, 'pipe'],
   })
   t.after(() => bot.stdio[4].destroy() && bot.stdin.destroy())
