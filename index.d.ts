@@ -437,7 +437,7 @@ export interface RunRecord {
   readonly ownerInstanceId: string | null
   /** Until then an owner counts as alive of whom that cannot be found out. */
   readonly leaseExpiresAtMs: number | null
-  /** The process group the root is in; it is the run's only if it equals `pid`. `null` on Windows. */
+  /** The process group the root is in; it is the run's only if it equals `pid`. `null` on Windows, and for a group of another PID namespace. */
   readonly pgid: number | null
   /**
    * What holds the tree together: a keeper (a run of {@link spawnOwned}: nobody leaves), a keeper and a cgroup, the group that a
