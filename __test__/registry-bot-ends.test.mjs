@@ -1,8 +1,10 @@
 // What the registry's file says when a bot has ended, and what its keepers add to it.
 import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
 import { rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
+import { promisify } from 'node:util'
 import { program } from './support/fixtures.mjs'
 import { startBot } from './support/obedient-bot.mjs'
 import { openRegistry } from './support/registry.mjs'
@@ -39,6 +41,21 @@ describe('when a bot ends', () => {
     assert.deepEqual([killed.length, witness.isGone()], [1, true])
     await registry.lacks(runId)
   })
+
+  test(
+    'by process.exit() in the tick in which it has spawned, its keeper knows what it keeps',
+    posixOnly(NO_KEEPER),
+    async (t) => {
+      const script = `require('spawn-owned').spawnOwned('sleep', ['600'], { runId: 'run', stdio: 'ignore' }); process.exit(0)`
+      for (let round = 0; round < 10; round++) {
+        const registry = openRegistry(t)
+        const env = { ...process.env, SPAWN_OWNED_REGISTRY: registry.path }
+        await promisify(execFile)(process.execPath, ['-e', script], { env, cwd: import.meta.dirname })
+        const { exit } = await registry.has('run', 'exited')
+        assert.equal(exit.reason, 'owner-exit')
+      }
+    },
+  )
 
   test(
     'by SIGKILL, its keeper ends the run and writes down how, and the next bot takes note of it',

@@ -72,11 +72,15 @@ export function createSpawner(options: Public.SpawnerOptions = {}): Public.Spawn
       windowsHide: true,
     })
     if (stderr) run.stderr?.setEncoding('utf8').on('data', stderr)
-    const agent = new AgentProcess(run, ownSignal ? [ownSignal, signal] : [signal])
+    const agent = new AgentProcess(
+      run,
+      [ownSignal, signal].filter((abort) => abort !== undefined),
+    )
     try {
       onRun?.(run)
     } catch (error) {
       // The SDK never gets to know the process, and nobody else would end it.
+      agent.on('error', () => {})
       agent.kill('SIGKILL')
       throw error
     }

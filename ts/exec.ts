@@ -73,6 +73,7 @@ class Output {
   readonly #encoding: BufferEncoding | null
   readonly #chunks: (string | Buffer)[] = []
   #bytes = 0
+  #isFull = false
 
   constructor(stream: Readable | null | undefined, encoding: BufferEncoding | null) {
     this.#stream = stream
@@ -80,15 +81,16 @@ class Output {
     if (encoding) stream?.setEncoding(encoding)
   }
 
-  /** `overflow` is called when there is more than that. */
+  /** `overflow` is called when there is more than that, which is not kept. */
   listen(limit: number, overflow: () => void): void {
     this.#stream?.on('data', (chunk: string | Buffer) => {
+      if (this.#isFull) return
       const before = this.#bytes
       // The caller may have given the stream an encoding since.
       this.#bytes += Buffer.byteLength(chunk, this.#stream?.readableEncoding ?? undefined)
-      const isTooMuch = this.#bytes > limit
-      this.#chunks.push(isTooMuch ? chunk.slice(0, limit - before) : chunk)
-      if (isTooMuch) overflow()
+      this.#isFull = this.#bytes > limit
+      this.#chunks.push(this.#isFull ? chunk.slice(0, limit - before) : chunk)
+      if (this.#isFull) overflow()
     })
   }
 
@@ -130,22 +132,25 @@ class Execution {
     this.#stderr.listen(options.maxBuffer as number, tooMuch('stderr'))
     child.on('close', (code, signal) => this.#finish(code, signal))
     child.on('error', (error) => {
-      this.#fail(error)
+      this.#failure = error
+      this.#hangUp()
       this.#finish(null, null)
     })
   }
 
-  #fail(error: Error): void {
-    this.#failure = error
+  #hangUp(): void {
     this.#stdout.close()
     this.#stderr.close()
   }
 
-  /** All of the tree: whoever writes that much need not be its root. */
+  /**
+   * All of the tree: whoever writes that much need not be its root. Its streams stay until it is gone: who loses them may exit because of
+   * that, before the cancel is there, and the reason would not be the true one.
+   */
   #stop(error: Error, signal: NodeJS.Signals | undefined): void {
-    this.#fail(error)
+    this.#failure ??= error
     Object.assign(this.#child, { killed: true })
-    void this.#child.cancel({ signal })
+    void this.#child.cancel({ signal }).then(() => this.#hangUp())
   }
 
   #finish(code: number | null, signal: NodeJS.Signals | null): void {

@@ -90,6 +90,7 @@ class StdioClientTransport {
     // One that waits for its scope may be called off; then `close` is all that is heard of it. Asked for before the streams are touched:
     // Bun may go on with what waits for the next tick while it makes them.
     const started = Promise.race([once(run, 'spawn'), once(run, 'close')])
+    started.catch(() => {})
     const connection: Connection = { run }
     this.#connection = connection
     if (this.#stderr?.writableEnded) this.#stderr = new PassThrough()

@@ -84,6 +84,9 @@ const host = new binding.Host(
 )
 
 /** Throws if keepers cannot be had at all. */
+/** To be called when the process exits: keepers may not have heard yet what they keep. */
+export const introduceAll = () => host.introduceAll()
+
 export const prepare = () => host.prepare()
 
 /** A command that is being executed, or could not even be tried. */

@@ -11,7 +11,7 @@ import type {
 } from '../index.js'
 import type { Ending } from './exit.js'
 import { narrowed } from './filters.js'
-import { type NativeRegistry, settled, unread } from './native.js'
+import { introduceAll, type NativeRegistry, settled, unread } from './native.js'
 
 /** An entry that is to be made. */
 export interface NewEntry {
@@ -277,6 +277,8 @@ export function flushAtExit(path: string, registry: Registry): void {
 }
 
 function flushAll(): void {
+  // Before the files: that takes time, in which a keeper may do something with what it is told.
+  introduceAll()
   for (const registry of unsaved.values()) {
     try {
       registry.flush()

@@ -288,6 +288,12 @@ impl Host {
         self.runs().remove(&run);
     }
 
+    /// The process is about to exit, and nobody waits for the native thread: every keeper is told here what it has to know.
+    #[napi(catch_unwind)]
+    pub fn introduce_all(&self) {
+        self.runs().values().for_each(Run::introduce);
+    }
+
     /// Keeps the event loop alive, until `unref`.
     #[napi(js_name = "ref", catch_unwind)]
     pub fn keep_alive(&mut self, env: Env) -> napi::Result<()> {

@@ -147,6 +147,8 @@ impl Registry {
         inner.own.remember(record);
         if let Err(error) = self.append_quietly(inner, &[line]) {
             inner.own.forget(&key);
+            // There is no entry that would have the file follow, and a checkpoint may be what makes the next line possible.
+            self.wake_thread(inner);
             return Err(error);
         }
         Ok(Entry::new(self, key))

@@ -125,10 +125,10 @@ fn listen(
             Ok(Some(run))
         }
         // Without its keeper it is a process like any other.
-        Err(Errno::ESRCH) => follow(owner, runtime, entry, record, on_event),
+        Err(Errno::ESRCH) => follow(owner, runtime, entry, record, former, on_event),
         // It went while we were at its door.
         Err(errno) if errno != Errno::EBUSY && is_gone(&keeper.start_token) => {
-            follow(owner, runtime, entry, record, on_event)
+            follow(owner, runtime, entry, record, former, on_event)
         }
         Err(errno) => {
             // Somebody may answer for it after all, and must not lose it to us.
@@ -145,16 +145,23 @@ fn follow(
     runtime: &'static Runtime,
     entry: Entry,
     record: Record,
+    former: &Record,
     on_event: OnEvent,
 ) -> Result<Option<Run>, AdoptError> {
-    let now = owner.registry.load()?.get(&record.key()).cloned();
     let on_event = counted(owner, on_event);
-    if let Some(ended) = now.filter(|now| now.state == State::Exited) {
-        entry.over();
-        tell_end(&ended, &on_event);
-    } else {
+    // If it cannot be read, the entry is ours all the same, and somebody has to watch its process.
+    let now = owner.registry.load().ok().and_then(|table| table.get(&record.key()).cloned());
+    let Some(ended) = now.filter(|now| now.state == State::Exited) else {
         runtime.loop_handle.spawn(watch::watch(entry, record, Some(on_event)));
+        return Ok(None);
+    };
+    if ended.exit.as_ref().is_some_and(|exit| exit.survivors > 0) {
+        // The entry still leads to them, and stays.
+        owner.registry.give_back(former, &owner.id)?;
+        return Err(AdoptError::Refused { reason: "it has ended, but not all of it".to_owned() });
     }
+    entry.over();
+    tell_end(&ended, &on_event);
     Ok(None)
 }
 

@@ -128,10 +128,16 @@ impl Run {
     pub(super) fn silent(&self, limit_ms: u64) {
         // A keeper that cannot be told is dead, which its listener notices. One that was stopped hears it when it is woken.
         let _ = self.ask(&Request::Silent { limit_ms });
-        self.ending();
+        // How long the end may take is for its answer to say: a cancel may have been faster, and have given more time.
+        self.0.runtime.loop_handle.spawn(self.rouse_keeper());
     }
 
-    /// Its keeper has begun to end the tree, or is to, and gives it the run's own grace.
+    /// What its keeper has to know is said by now, should nobody get to say it later.
+    pub fn introduce(&self) {
+        let _ = self.0.line.introduce();
+    }
+
+    /// Its keeper has begun to end the tree, and gives it the run's own grace.
     pub(super) fn ending(&self) {
         self.watch(Duration::from_millis(self.0.grace_ms).saturating_add(PATIENCE));
     }

@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -152,6 +152,8 @@ impl Launcher {
         let Some(mut begun) = pending.begun.take() else { return Err(LaunchError::refused(Errno::ESRCH)) };
         if !begun.proven {
             let Keeper { launch: exec, root, .. } = &begun.keeper;
+            // It may take seconds, and the file is to say meanwhile what is about to run.
+            begun.entry.follow();
             let failed = match wait_for_exec(exec, root) {
                 Ok(None) => None,
                 Ok(Some(refusal)) => Some(LaunchError::refused(refused_with(&refusal))),
@@ -188,7 +190,14 @@ impl Launcher {
     fn restock(&self) -> impl FnOnce() + Send + 'static {
         let (shared, stock) = (self.shared.clone(), self.stock);
         move || {
-            if let Some(zygote) = &mut locked(&shared).zygote {
+            // Whoever has it is starting a run, and orders the next keepers after that. It may take its time, which this thread does
+            // not have: everybody's keepers are heard here.
+            let mut shared = match shared.try_lock() {
+                Ok(shared) => shared,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => return,
+            };
+            if let Some(zygote) = &mut shared.zygote {
                 // One that cannot be told is dead, and the next run starts another.
                 let _ = zygote.stock_up(stock);
             }

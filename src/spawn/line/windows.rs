@@ -56,6 +56,12 @@ impl Line {
         let _ = self.keeper.send(Message::HungUp);
     }
 
+    /// It knows.
+    #[allow(clippy::unused_self, clippy::unnecessary_wraps)] // As elsewhere.
+    pub fn introduce(&self) -> Result<(), Errno> {
+        Ok(())
+    }
+
     /// A task cannot be stopped.
     #[allow(clippy::unused_self)] // As elsewhere.
     pub fn rouse(&self) -> std::future::Ready<()> {
