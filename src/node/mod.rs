@@ -148,7 +148,7 @@ impl Host {
         registry: &Registry,
         key: String,
         run: u32,
-    ) -> napi::Result<Object<'env>> {
+    ) -> Result<Object<'env>, Error<String>> {
         let (instance, runs, on_event) = (registry.instance.clone(), self.runs.clone(), self.teller(run));
         registry::in_background(env, move || {
             let adopted = spawn::adopt::adopt(&instance, &key, on_event);

@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use napi::Status;
 use napi::bindgen_prelude::{Env, Function, Object};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
+use napi::{Error, Status};
 use napi_derive::napi;
 use serde::{Deserialize, Serialize};
 
-use super::registry::{Failure, Registry, in_background, parse};
+use super::registry::{Failure, Registry, in_background, no_thread, parse};
 use crate::identity::{self, ProcessRef};
 use crate::reap::suspects::{self, Look, LookError, Suspect, names::names};
 use crate::reap::{self, Line, Owners};
@@ -20,7 +20,11 @@ use crate::runtime;
 impl Registry {
     /// Everybody who may be an orphan although no entry names it, if its name is one that is looked for: as JSON, each with its names.
     #[napi(catch_unwind, ts_return_type = "Promise<string>")]
-    pub fn suspects<'env>(&self, env: &'env Env, project: Option<String>) -> napi::Result<Object<'env>> {
+    pub fn suspects<'env>(
+        &self,
+        env: &'env Env,
+        project: Option<String>,
+    ) -> Result<Object<'env>, Error<String>> {
         let instance = self.instance.clone();
         in_background(env, move || {
             let (look, project) =
@@ -32,7 +36,7 @@ impl Registry {
 
     /// Ends those of them that are named by their start tokens: `{startTokens, project?, graceMs}` in, what has become of each out.
     #[napi(catch_unwind, ts_return_type = "Promise<string>")]
-    pub fn end_suspects<'env>(&self, env: &'env Env, request: String) -> napi::Result<Object<'env>> {
+    pub fn end_suspects<'env>(&self, env: &'env Env, request: String) -> Result<Object<'env>, Error<String>> {
         let instance = self.instance.clone();
         in_background(env, move || {
             let Sentence { start_tokens, project, grace_ms } = parse(&request)?;
@@ -43,7 +47,7 @@ impl Registry {
 
     /// Writes lines to the event log, for what no reaper writes down.
     #[napi(catch_unwind, ts_return_type = "Promise<string>")]
-    pub fn note<'env>(&self, env: &'env Env, lines: String) -> napi::Result<Object<'env>> {
+    pub fn note<'env>(&self, env: &'env Env, lines: String) -> Result<Object<'env>, Error<String>> {
         let instance = self.instance.clone();
         in_background(env, move || {
             let lines: Vec<Line> = parse(&lines)?;
@@ -123,10 +127,9 @@ impl OwnerWatch {
 
     /// Has another look at who they are, in the background. A registry that cannot be read is for whoever reads it to complain of.
     #[napi(catch_unwind)]
-    pub fn follow(&self) -> napi::Result<()> {
+    pub fn follow(&self) -> Result<(), Error<String>> {
         let (instance, owners) = (self.instance.clone(), self.owners.clone());
-        runtime::in_background(move || drop(owners.follow(&instance)))
-            .map_err(|error| napi::Error::from_reason(error.to_string()))
+        runtime::in_background(move || drop(owners.follow(&instance))).map_err(|error| no_thread(&error))
     }
 
     #[napi(catch_unwind)]

@@ -89,7 +89,7 @@ impl Registry {
 
     /// The entries that match a filter, likewise, but without holding up the event loop.
     #[napi(catch_unwind, ts_return_type = "Promise<string>")]
-    pub fn find<'env>(&self, env: &'env Env, filter: String) -> napi::Result<Object<'env>> {
+    pub fn find<'env>(&self, env: &'env Env, filter: String) -> Result<Object<'env>, Error<String>> {
         let instance = self.instance.clone();
         in_background(env, move || {
             let filter: Filter = parse(&filter)?;
@@ -101,7 +101,7 @@ impl Registry {
 
     /// Every entry with its living processes, as JSON.
     #[napi(catch_unwind, ts_return_type = "Promise<string>")]
-    pub fn survey<'env>(&self, env: &'env Env) -> napi::Result<Object<'env>> {
+    pub fn survey<'env>(&self, env: &'env Env) -> Result<Object<'env>, Error<String>> {
         let instance = self.instance.clone();
         in_background(env, move || {
             reap::survey::survey(&instance).map_err(|error| Failure::new(error.code(), &error))
@@ -168,7 +168,7 @@ impl Registry {
         id: u32,
         bot_pid: i32,
         steal_from_live: bool,
-    ) -> napi::Result<Object<'env>> {
+    ) -> Result<Object<'env>, Error<String>> {
         let (instance, plans) = (self.instance.clone(), self.plans.clone());
         in_background(env, move || {
             let plan = reap::plan(&instance, bot_pid, steal_from_live);
@@ -186,7 +186,7 @@ impl Registry {
 
     /// Does it, once: `{id, adopt, changes: [[index, action], …], graceMs?}` in, what has become of each entry out.
     #[napi(catch_unwind, ts_return_type = "Promise<string>")]
-    pub fn carry_out<'env>(&self, env: &'env Env, plan: String) -> napi::Result<Object<'env>> {
+    pub fn carry_out<'env>(&self, env: &'env Env, plan: String) -> Result<Object<'env>, Error<String>> {
         let (instance, plans) = (self.instance.clone(), self.plans.clone());
         in_background(env, move || {
             let Order { id, adopt, changes, grace_ms } = parse(&plan)?;
@@ -210,7 +210,7 @@ impl Registry {
 
     /// Ends the trees of entries, whoever's they are.
     #[napi(catch_unwind, ts_return_type = "Promise<string>")]
-    pub fn end<'env>(&self, env: &'env Env, request: String) -> napi::Result<Object<'env>> {
+    pub fn end<'env>(&self, env: &'env Env, request: String) -> Result<Object<'env>, Error<String>> {
         let instance = self.instance.clone();
         in_background(env, move || {
             let EndRequest { keys, signal, grace_ms, reason } = parse(&request)?;
@@ -397,8 +397,9 @@ pub(super) fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Failure>
 pub(super) fn in_background<T: Serialize>(
     env: &Env,
     job: impl FnOnce() -> Result<T, Failure> + Send + 'static,
-) -> napi::Result<Object<'_>> {
-    let (deferred, promise) = env.create_deferred::<String, _>()?;
+) -> Result<Object<'_>, Error<String>> {
+    let (deferred, promise) =
+        env.create_deferred::<String, _>().map_err(|error| coded("ERR_OWNED_NATIVE", &error))?;
     let work = move || {
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
         let result =
@@ -409,7 +410,7 @@ pub(super) fn in_background<T: Serialize>(
         };
         deferred.resolve(move |_| text.map_err(|error| Error::from_reason(error.to_string())));
     };
-    runtime::in_background(work).map_err(|error| Error::from_reason(error.to_string()))?;
+    runtime::in_background(work).map_err(|error| no_thread(&error))?;
     Ok(promise)
 }
 
@@ -437,6 +438,13 @@ pub fn is_same_process(token: String) -> bool {
 
 fn json(value: &impl Serialize) -> Result<String, Error<String>> {
     serde_json::to_string(value).map_err(|error| coded("ERR_OWNED_NATIVE", &error))
+}
+
+pub(super) fn no_thread(error: &std::io::Error) -> Error<String> {
+    let message = format!(
+        "no thread can be started for that ({error}). Nothing was done. Raise the limit of processes (ulimit -u, pids.max)."
+    );
+    coded("ERR_OWNED_NO_THREADS", &message)
 }
 
 fn coded(code: &str, error: &dyn std::fmt::Display) -> Error<String> {

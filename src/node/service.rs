@@ -1,5 +1,6 @@
 //! What has to be known of a service: whether it is alive, and whether it is the one who answers.
 
+use napi::Error;
 use napi::bindgen_prelude::{Env, Object};
 use napi_derive::napi;
 
@@ -26,7 +27,7 @@ pub fn port_holder(
     address: String,
     port: u16,
     keeper: Option<String>,
-) -> napi::Result<Object<'_>> {
+) -> Result<Object<'_>, Error<String>> {
     in_background(env, move || {
         let keeper: Option<ProcessRef> = keeper.and_then(|token| token.parse().ok());
         Ok(address.parse().map_or(Whose::Unknown, |address| ports::whose(address, port, keeper.as_ref())))

@@ -17,8 +17,9 @@ pub struct Own {
     pub live: Table,
     by_run_id: HashMap<String, String>,
     by_pid: HashMap<i32, String>,
-    /// Entries of this process that it has let go of: their keepers have the last word.
-    abandoned: HashSet<String>,
+    /// Entries of this process that it has let go of: their keepers have the last word. With it, whether a checkpoint has seen them: one
+    /// that was begun before they were written does not have them, and they are not gone for that.
+    abandoned: HashMap<String, bool>,
     /// Entries that this process is about to take over.
     claiming: HashSet<String>,
     /// Of these, and of those that it has taken over: whose they were. A checkpoint that was begun before the claim was written still
@@ -47,7 +48,7 @@ impl Own {
             live: Table::default(),
             by_run_id: HashMap::new(),
             by_pid: HashMap::new(),
-            abandoned: HashSet::new(),
+            abandoned: HashMap::new(),
             claiming: HashSet::new(),
             taken_from: HashMap::new(),
             loose: HashSet::new(),
@@ -99,7 +100,7 @@ impl Own {
     /// It is its keeper's.
     pub fn abandon(&mut self, key: &str) {
         self.forget(key);
-        self.abandoned.insert(key.to_owned());
+        self.abandoned.insert(key.to_owned(), false);
     }
 
     /// About to be taken over: until that is settled, a checkpoint leaves them alone. False if somebody here is at it already.
@@ -219,7 +220,12 @@ impl Own {
             self.forget(key);
         }
         let changed = self.correct(table);
-        self.abandoned.retain(|key| table.contains(key));
+        self.abandoned.retain(|key, was_seen| {
+            let is_there = table.contains(key);
+            let is_over = *was_seen && !is_there;
+            *was_seen |= is_there;
+            !is_over
+        });
         let is_ours_there = |key: &String| table.get(key).is_some_and(|record| self.is_mine(record));
         let settled: Vec<_> = self.loose.iter().filter(|key| !is_ours_there(key)).cloned().collect();
         let taken: Vec<_> = self.taken_from.keys().filter(|key| is_ours_there(key)).cloned().collect();
@@ -247,7 +253,7 @@ impl Own {
                 self.is_mine(record) && !self.live.contains(key) && !self.claiming.contains(*key)
             })
             .filter(|(key, _)| !self.loose.contains(*key))
-            .filter(|(key, record)| !self.abandoned.contains(*key) || record.state == State::Exited)
+            .filter(|(key, record)| !self.abandoned.contains_key(*key) || record.state == State::Exited)
             .map(|(key, _)| key.clone())
             .collect()
     }
@@ -410,6 +416,7 @@ mod tests {
         let run = entry(4242, ME);
         let mut own = own(&[&run]);
         own.abandon(&run.key());
+        own.settle(&mut Table::default());
         let mut table = Table::new([run.clone()]);
         assert_eq!(own.settle(&mut table), (false, Vec::new()));
         let mut table = Table::new([Record { state: State::Exited, ..run }]);
