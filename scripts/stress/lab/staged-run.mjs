@@ -15,6 +15,7 @@ export class StagedRun {
   #exits = []
   #lost = new Set()
   #unrecorded
+  #isLeaving = false
 
   constructor(name, witness, { bot, what, options = {}, isKept = false, isRegistered = false }) {
     Object.assign(this, { name, witness, bot, what, options, isKept, isRegistered })
@@ -40,11 +41,13 @@ export class StagedRun {
     if (zygote && isHelper(zygote.pid)) this.zygote = zygote
   }
 
+  /** Unless it is to be taken off the record: a bot that was stopped answers late, and to both at once. */
   isRecorded() {
-    this.mustBeRecorded = true
+    this.mustBeRecorded = !this.#isLeaving
   }
 
   isNotRecorded() {
+    this.#isLeaving = true
     this.mustBeRecorded = false
   }
 

@@ -47,6 +47,8 @@ export const registryMoves = [
       return stage.order(bot, 'unregister', [runId], {
         awaited: true,
         heard: (done) => done && run.becomesStranger(),
+        // It may have been done by a bot that died before it could say so.
+        refused: (isGone) => isGone && run.mayBeLost(),
       })
     },
   },
