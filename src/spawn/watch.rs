@@ -40,6 +40,10 @@ pub async fn watch(entry: Entry, record: Record, on_event: Option<OnEvent>) {
     let mut record = Arc::new(record);
     let mut pause = FIRST_LOOK;
     while tokio::time::timeout(pause, ended(&root)).await.is_err() {
+        // Unregistered, and nobody wants to hear of it: it may live for years, and a descriptor of ours with it.
+        if on_event.is_none() && !entry.is_live() {
+            return;
+        }
         if matches!(record.containment, Containment::Group | Containment::Job)
             && let Some(members) = look(&tree, &record, FRESH).await
         {
