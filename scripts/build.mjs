@@ -115,8 +115,9 @@ function buildTypeScript() {
     '--platform=node',
     '--format=cjs',
     '--target=node20',
-    '--minify-whitespace',
-    '--minify-syntax',
+    '--minify',
+    // For stack traces, and for who looks at a run with util.inspect.
+    '--keep-names',
     '--outdir=dist',
     '--log-level=warning',
   ]
