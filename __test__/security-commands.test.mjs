@@ -48,8 +48,10 @@ describe('a command has none of the descriptors of bot, zygote and keeper:', tog
       t.after(() => run.cancel({ graceMs: 0 }))
       const keeper = keeperOf(supervisor.list({ runId: run.runId })[0])
       await until(() => readFileSync(`/proc/${run.pid}/comm`, 'utf8') === 'cat\n', 'the command is executed')
+      // Its loader opens the libraries, and closes them again.
+      const isSettled = () => String(Object.keys(openIn(run.pid))) === String([...Array(count).keys()])
+      await until(isSettled, `it has ${count} descriptors`)
       const its = openIn(run.pid)
-      assert.deepEqual(Object.keys(its).map(Number), [...Array(count).keys()])
       // Each end of a pair of sockets has a number of its own; whoever has the same holds the same end.
       const sockets = Object.values(its).filter((it) => it.startsWith('socket:'))
       for (const pid of [keeper, statOf(keeper).parent, process.pid])
