@@ -14,6 +14,7 @@ import {
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { generateTypeDef } from '@napi-rs/cli'
+import { bundle, bundles } from './bundles.mjs'
 import { writeEsmEntries } from './esm-entries.mjs'
 import { bin, isMacos, isWindows, root, run } from './tools.mjs'
 
@@ -107,32 +108,15 @@ function keeperTarget() {
   return rustup('target', 'add', musl).status === 0 ? musl : host
 }
 
-/** One file per entry point: loading a dozen would take half as long again. They share one implementation, that of index. */
 function buildTypeScript() {
   run(process.execPath, [bin('tsc'), '-p', 'ts'])
-  const common = [
-    '--bundle',
-    '--platform=node',
-    '--format=cjs',
-    '--target=node20',
-    '--minify',
-    // For stack traces, and for who looks at a run with util.inspect.
-    '--keep-names',
-    '--outdir=dist',
-    '--log-level=warning',
-  ]
-  run(process.execPath, [bin('esbuild'), 'ts/index.ts', ...common])
-  const shared = ['--external:./index.js', '--external:./child_process.js']
-  for (const entry of ['child_process', 'hook', 'node-pty', 'claude-agent-sdk', 'mcp'])
-    run(process.execPath, [bin('esbuild'), `ts/${entry}.ts`, ...shared, ...common])
+  for (const name of bundles.keys()) bundle(name, 'dist')
   writeEsmEntries(createRequire(import.meta.url), join(root, 'dist'))
-  buildCommandLine(common)
+  finishCommandLine()
 }
 
 /** Executable, and its man page, which is made of the same words as its help. */
-function buildCommandLine(common) {
-  const shebang = '--banner:js=#!/usr/bin/env node'
-  run(process.execPath, [bin('esbuild'), 'ts/cli.ts', '--external:./index.js', shebang, ...common])
+function finishCommandLine() {
   const program = join(root, 'dist', 'cli.js')
   chmodSync(program, 0o755)
   const { stdout } = spawnSync(process.execPath, [program, '--man-page'], { encoding: 'utf8' })

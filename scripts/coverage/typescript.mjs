@@ -5,8 +5,9 @@ import { SourceMap } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join, normalize, relative } from 'node:path'
 import { pathToFileURL } from 'node:url'
+import { bundle, bundles } from '../bundles.mjs'
 import { installPeers } from '../peers.mjs'
-import { bin, root, run } from '../tools.mjs'
+import { root } from '../tools.mjs'
 
 const folder = join(root, 'target', 'coverage')
 const dist = join(root, 'dist')
@@ -70,14 +71,9 @@ let known
 function scripts() {
   if (known) return known
   const place = join(folder, 'maps')
-  const common = ['--bundle', '--platform=node', '--format=cjs', '--target=node20', '--minify-whitespace']
-  const others = ['--minify-syntax', '--sourcemap=external', `--outdir=${place}`, '--log-level=error']
-  const shared = '--external:./index.js'
-  const entries = { index: [], child_process: [shared], 'node-pty': [shared] }
-  entries.cli = [shared, '--banner:js=#!/usr/bin/env node']
   known = new Map()
-  for (const [name, more] of Object.entries(entries)) {
-    run(process.execPath, [bin('esbuild'), `ts/${name}.ts`, ...more, ...common, ...others])
+  for (const name of bundles.keys()) {
+    bundle(name, place, '--sourcemap=external')
     const code = readFileSync(join(place, `${name}.js`), 'utf8')
     if (code !== readFileSync(join(dist, `${name}.js`), 'utf8')) {
       throw new Error(`dist/${name}.js is not what ts/${name}.ts is built to: npm run build`)
