@@ -14,7 +14,7 @@
  */
 import type { EventEmitter } from 'node:events'
 import type { Readable, Writable } from 'node:stream'
-import type { OwnedProcess, SpawnOwnedOptions, Supervisor } from './index.js'
+import type { OwnedProcess, OwnershipOptions, SpawnOwnedOptions, Supervisor } from './index.js'
 
 /** For the SDK's option of the same name, as it is. The runs belong to the default supervisor. */
 export const spawnClaudeCodeProcess: Spawner
@@ -30,22 +30,7 @@ export function createSpawner(options?: SpawnerOptions): Spawner
 export type Spawner = (options: SpawnOptions) => AgentProcess
 
 /** What a run is known by, and its limits; and how it is ended. */
-export interface SpawnerOptions
-  extends Pick<
-    SpawnOwnedOptions,
-    | 'runId'
-    | 'sessionId'
-    | 'backendId'
-    | 'labels'
-    | 'scopeKey'
-    | 'replaceExistingScope'
-    | 'commandPreview'
-    | 'timeoutMs'
-    | 'noOutputTimeoutMs'
-    | 'graceMs'
-    | 'containment'
-    | 'limits'
-  > {
+export interface SpawnerOptions extends OwnershipOptions, Pick<SpawnOwnedOptions, 'containment' | 'limits'> {
   /** Who owns the runs. Default: the default supervisor. */
   supervisor?: Pick<Supervisor, 'spawnOwned'> | undefined
   /**

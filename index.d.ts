@@ -155,6 +155,21 @@ export interface SpawnOwnedOptions extends SpawnOptions {
   pty?: boolean | PtyOptions | undefined
 }
 
+/** What a run is known by, its deadlines and its grace: what every adapter takes beside the options of what it stands in for. */
+export type OwnershipOptions = Pick<
+  SpawnOwnedOptions,
+  | 'runId'
+  | 'sessionId'
+  | 'backendId'
+  | 'labels'
+  | 'scopeKey'
+  | 'replaceExistingScope'
+  | 'commandPreview'
+  | 'timeoutMs'
+  | 'noOutputTimeoutMs'
+  | 'graceMs'
+>
+
 /** A command's terminal. */
 export interface PtyOptions {
   /** Its width in characters, 1 to 65535. Default 80. */
@@ -276,6 +291,7 @@ export interface RunExit {
   signal: NodeJS.Signals | null
   /** From the start of the command until the tree was extinct. */
   durationMs: number
+  /** A deadline has ended it, overall or for silence. */
   timedOut: boolean
   noOutputTimedOut: boolean
   /** One sentence for people, such as `turn timed out after 30s`. */

@@ -17,25 +17,12 @@ import type { IOType } from 'node:child_process'
 import type { Stream } from 'node:stream'
 import type { Transport } from '@modelcontextprotocol/sdk/shared/transport.js'
 import type { JSONRPCMessage } from '@modelcontextprotocol/sdk/types.js'
-import type { OwnedProcess, SpawnOwnedOptions, Supervisor } from './index.js'
+import type { OwnedProcess, OwnershipOptions, SpawnOwnedOptions, Supervisor } from './index.js'
 
 /** Those of the SDK, with the same meaning, and what ownership adds. */
 export interface StdioServerParameters
-  extends Pick<
-    SpawnOwnedOptions,
-    | 'runId'
-    | 'sessionId'
-    | 'backendId'
-    | 'labels'
-    | 'scopeKey'
-    | 'replaceExistingScope'
-    | 'commandPreview'
-    | 'timeoutMs'
-    | 'noOutputTimeoutMs'
-    | 'graceMs'
-    | 'containment'
-    | 'limits'
-  > {
+  extends OwnershipOptions,
+    Pick<SpawnOwnedOptions, 'containment' | 'limits'> {
   command: string
   args?: string[] | undefined
   /** In addition to what the SDK lets a server inherit: `HOME`, `PATH` and a few others, see its `getDefaultEnvironment()`. */

@@ -13,7 +13,7 @@
  *
  * @packageDocumentation
  */
-import type { OwnedProcess, SpawnOwnedOptions } from './index.js'
+import type { OwnedProcess, OwnershipOptions, SpawnOwnedOptions } from './index.js'
 
 /**
  * Starts a command with a terminal.
@@ -29,24 +29,10 @@ export const fork: typeof spawn
 /** @deprecated Use {@link spawn}. */
 export const createTerminal: typeof spawn
 
-/** Options of `spawnOwned` that make sense beside those of node-pty. */
-export type OwnershipOptions = Pick<
-  SpawnOwnedOptions,
-  | 'runId'
-  | 'sessionId'
-  | 'backendId'
-  | 'labels'
-  | 'scopeKey'
-  | 'replaceExistingScope'
-  | 'commandPreview'
-  | 'timeoutMs'
-  | 'noOutputTimeoutMs'
-  | 'graceMs'
-  | 'onLeaderExit'
-  | 'signal'
->
-
-export interface IBasePtyForkOptions extends OwnershipOptions {
+/** What a run takes that makes sense beside node-pty's own. */
+export interface IBasePtyForkOptions
+  extends OwnershipOptions,
+    Pick<SpawnOwnedOptions, 'onLeaderExit' | 'signal'> {
   /** `TERM`. Default: that of `env`, else `xterm`. */
   name?: string | undefined
   /** Width in characters, 1 to 65535. Default 80. */

@@ -22,6 +22,7 @@ struct Functions {
 }
 
 /// A function that was found, of whatever type it is.
+// SAFETY: nobody calls it as this; it is given its own type first, below.
 type Found = unsafe extern "system" fn() -> isize;
 
 fn functions() -> Result<Functions, Errno> {
