@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import { chmodSync, chownSync, copyFileSync, existsSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
-import { list, spawnOwned } from 'spawn-owned'
+import { NOBODY } from './support/another-user.mjs'
 import {
   assertAlive,
   assertGone,
@@ -14,6 +14,7 @@ import {
   supervise,
   until,
 } from './support/bots.mjs'
+import { assertOver, inCgroup, standing } from './support/cgroup-runs.mjs'
 import { foreignCgroup, moveInto, runCgroups, unavailable } from './support/cgroups.mjs'
 import { program } from './support/fixtures.mjs'
 import { treeNamed } from './support/hostile-trees.mjs'
@@ -25,39 +26,18 @@ import { CLEANED_UP, openWitness } from './support/witness.mjs'
 const { describe, test } = linuxTests(NO_CGROUPS)
 
 const options = { timeout: 60_000, skip: unavailable }
-const inCgroup = { containment: 'cgroup' }
-const NOBODY = 65534
 const asRoot = { ...options, skip: unavailable || (process.getuid?.() !== 0 && 'needs root') }
-
-/** A tree that stands in a cgroup, of this process. */
-async function standing(t, command, { ready = 1, ...more } = {}) {
-  const witness = openWitness(t)
-  const [file, args] = command(witness.path)
-  const run = spawnOwned(file, args, {
-    stdio: ['pipe', 'ignore', 'ignore'],
-    graceMs: 250,
-    ...inCgroup,
-    ...more,
-  })
-  t.after(() => run.cancel({ graceMs: 0 }))
-  const [{ cgroup }] = list({ runId: run.runId })
-  await witness.ready(ready)
-  return { run, witness, cgroup }
-}
 
 const isRemoved = (cgroup) => until(() => !existsSync(cgroup), 'its cgroup is removed')
 
 test('a deadline ends the whole tree, and its cgroup', options, async (t) => {
-  const tree = treeNamed('half-setsid')
-  const { run, witness, cgroup } = await standing(t, tree.command, { ready: tree.ready, timeoutMs: 1500 })
-  const { reason, survivors } = await run.wait()
-  assertGone(witness)
-  assert.deepEqual([reason, survivors, existsSync(cgroup)], ['overall-timeout', [], false])
+  const { run, ...rest } = await standing(t, treeNamed('half-setsid'), { timeoutMs: 1500 })
+  assertOver(await run.wait(), rest, 'overall-timeout')
 })
 
 test("onLeaderExit: 'keep': descendants live on in it, and a cancel ends them", options, async (t) => {
-  const line = (path) => ['sh', ['-c', '"$1" "$2" & read -r _', 'sh', program('stays'), path]]
-  const { run, witness, cgroup } = await standing(t, line, { onLeaderExit: 'keep' })
+  const command = (path) => ['sh', ['-c', '"$1" "$2" & read -r _', 'sh', program('stays'), path]]
+  const { run, witness, cgroup } = await standing(t, { command, ready: 1 }, { onLeaderExit: 'keep' })
   run.stdin.end()
   await once(run, 'exit')
   assertAlive(witness)
@@ -69,7 +49,7 @@ test("onLeaderExit: 'keep': descendants live on in it, and a cancel ends them", 
 
 test('a command that cleans up when it is asked is given the time', options, async (t) => {
   const command = (path) => [program('cleans-up-on-sigterm'), [path]]
-  const { run, witness } = await standing(t, command, { ready: 2, graceMs: 20_000 })
+  const { run, witness } = await standing(t, { command, ready: 2 }, { graceMs: 20_000 })
   await run.cancel()
   assertGone(witness)
   assert.equal(witness.count(CLEANED_UP), 2)

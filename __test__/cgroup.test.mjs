@@ -16,6 +16,7 @@ import {
   supervise,
   until,
 } from './support/bots.mjs'
+import { assertOver, inCgroup, standing } from './support/cgroup-runs.mjs'
 import {
   base,
   cgroupOf,
@@ -38,30 +39,6 @@ const { describe, test } = linuxTests(NO_CGROUPS)
 
 const options = { timeout: 30_000, skip: unavailable }
 const together = { timeout: 60_000, concurrency: 4, skip: unavailable }
-const inCgroup = { containment: 'cgroup' }
-
-/** A tree that stands in a cgroup, and where that is. */
-async function standing(t, tree, more) {
-  const witness = openWitness(t)
-  const [file, args] = tree.command(witness.path)
-  const run = spawnOwned(file, args, {
-    stdio: ['pipe', 'ignore', 'ignore'],
-    graceMs: 250,
-    ...inCgroup,
-    ...more,
-  })
-  t.after(() => run.cancel({ graceMs: 0 }))
-  await witness.ready(tree.ready)
-  const [record] = list({ runId: run.runId })
-  return { run, witness, record, cgroup: record.cgroup }
-}
-
-function assertOver(exit, { witness, cgroup }, reason) {
-  assertGone(witness)
-  assert.equal(exit.reason, reason)
-  assert.deepEqual(exit.survivors, [])
-  assert.equal(existsSync(cgroup), false, 'its cgroup is left')
-}
 
 test(
   'the command is in it, its keeper and its bot are not, and the record says where',
