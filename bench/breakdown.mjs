@@ -17,13 +17,11 @@ const OTHERS = 'somebody else has the CPU'
 const STEPS = {
   [OURS]: [
     ['options, objects, and into native code', undefined],
-    ['socket pairs', /^socketpair$/],
     ['environment, folder, program', /^(openat|newfstatat|faccessat2?)$/],
     ['umask and credentials', /^(umask|getres[ug]id|getgroups)$/],
     ['take a waiting keeper', /^(poll|recvmsg)$/],
     ['write the intent', /^(write|openat)$/],
     ['hand over the command', /^sendmsg$/],
-    ['close what is the command’s', /^close$/],
     ['objects, and tell the native thread', /^(write|sendto)$/],
   ],
   [NODE]: [

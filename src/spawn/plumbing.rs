@@ -1,6 +1,7 @@
 //! The command's descriptors, both ends, and its working directory.
 
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::errno::Errno;
 use nix::fcntl::{AtFlags, FcntlArg, OFlag, fcntl, open};
@@ -19,6 +20,41 @@ const TO_ENTER: OFlag = OFlag::O_PATH;
 #[cfg(target_os = "macos")]
 const TO_ENTER: OFlag = OFlag::from_bits_retain(nix::libc::O_SEARCH);
 
+/// What most commands have: a socket for each of stdin, stdout and stderr.
+const STREAMS_AHEAD: usize = 3;
+
+/// Streams that nobody has yet. A socket is made in microseconds, but those are the caller's; the native thread has time.
+///
+/// They are close-on-exec like all of ours. Who forks without executing anything gets copies, as of everything else the bot has open; what
+/// that keeps from ending is ended with its run ([`end_stream`]).
+#[derive(Debug, Default)]
+pub struct StreamsAhead(Mutex<Vec<(OwnedFd, OwnedFd)>>);
+
+impl StreamsAhead {
+    /// One that waits, or a new one.
+    fn take(&self) -> Result<(OwnedFd, OwnedFd), Errno> {
+        let waiting = self.waiting().pop();
+        waiting.map_or_else(channel::stream_pair, Ok)
+    }
+
+    /// As many as the next command is going to want. Without descriptors to spare there are none.
+    pub fn restock(&self) {
+        while self.waiting().len() < STREAMS_AHEAD {
+            // Not while they are locked: the caller's thread may want one.
+            let Ok(pair) = channel::stream_pair() else { return };
+            self.waiting().push(pair);
+        }
+    }
+
+    pub fn clear(&self) {
+        self.waiting().clear();
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Vec<(OwnedFd, OwnedFd)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// The command's descriptors, both ends.
 pub struct Plumbing {
     /// The command's working directory; `None` to leave it where its blank is.
@@ -26,17 +62,17 @@ pub struct Plumbing {
     pub slots: Vec<Slot>,
     pub sent: Vec<RawFd>,
     pub streams: Streams,
-    /// The command's ends of the streams.
-    _theirs: Vec<OwnedFd>,
+    /// Our copies of the command's ends of the streams.
+    pub theirs: Vec<OwnedFd>,
     /// Between its terminal and the streams, if it has one.
     pub relay: Option<Relay>,
 }
 
 impl Plumbing {
-    pub fn lay(launch: &Launch) -> Result<Self, LaunchError> {
+    pub fn lay(launch: &Launch, ahead: &StreamsAhead) -> Result<Self, LaunchError> {
         let mut plumbing = match &launch.terminal {
-            Some(terminal) => Self::with_terminal(terminal, &launch.stdio)?,
-            None => Self::with_pipes(&launch.stdio)?,
+            Some(terminal) => Self::with_terminal(terminal, &launch.stdio, ahead)?,
+            None => Self::with_pipes(&launch.stdio, ahead)?,
         };
         if plumbing.sent.len() >= MAX_FDS {
             return Err(LaunchError::TooManyDescriptors);
@@ -51,14 +87,18 @@ impl Plumbing {
     }
 
     /// The terminal is the command's 0, 1 and 2; our streams lead to its relay.
-    fn with_terminal(terminal: &TerminalSettings, stdio: &[Stdio]) -> Result<Self, LaunchError> {
+    fn with_terminal(
+        terminal: &TerminalSettings,
+        stdio: &[Stdio],
+        ahead: &StreamsAhead,
+    ) -> Result<Self, LaunchError> {
         let (mut streams, mut ends) = (Streams::new(), Vec::new());
         for source in stdio.iter().take(2) {
             let (stream, end) = if let Stdio::Fd(fd) = source {
                 // Made when the run was postponed, and closed by whoever has made it.
                 (None, duplicate(*fd).map_err(LaunchError::refused)?)
             } else {
-                let (ours, theirs) = channel::stream_pair().map_err(LaunchError::refused)?;
+                let (ours, theirs) = ahead.take().map_err(LaunchError::refused)?;
                 (Some(ours), theirs)
             };
             streams.push(stream);
@@ -76,10 +116,10 @@ impl Plumbing {
         channel::tame(&output);
         let sent = vec![pair.slave().as_raw_fd(); 3];
         let relay = Some(Relay { pair, input, output });
-        Ok(Self { directory: None, slots: vec![Slot::Sent; 3], sent, streams, _theirs: Vec::new(), relay })
+        Ok(Self { directory: None, slots: vec![Slot::Sent; 3], sent, streams, theirs: Vec::new(), relay })
     }
 
-    fn with_pipes(stdio: &[Stdio]) -> Result<Self, LaunchError> {
+    fn with_pipes(stdio: &[Stdio], ahead: &StreamsAhead) -> Result<Self, LaunchError> {
         let mut sent = Vec::with_capacity(stdio.len() + 1);
         let mut theirs = Vec::with_capacity(stdio.len());
         let mut streams = Vec::with_capacity(stdio.len());
@@ -93,7 +133,7 @@ impl Plumbing {
                     (Slot::Sent, None)
                 }
                 Stdio::Pipe => {
-                    let (our_end, their_end) = channel::stream_pair().map_err(LaunchError::refused)?;
+                    let (our_end, their_end) = ahead.take().map_err(LaunchError::refused)?;
                     sent.push(their_end.as_raw_fd());
                     theirs.push(their_end);
                     (Slot::Sent, Some(our_end))
@@ -102,7 +142,7 @@ impl Plumbing {
             slots.push(slot);
             streams.push(stream);
         }
-        Ok(Self { directory: None, slots, sent, streams, _theirs: theirs, relay: None })
+        Ok(Self { directory: None, slots, sent, streams, theirs, relay: None })
     }
 }
 
@@ -153,4 +193,24 @@ pub fn duplicate(fd: RawFd) -> Result<OwnedFd, Errno> {
     let copy = fcntl(unsafe { BorrowedFd::borrow_raw(fd) }, FcntlArg::F_DUPFD_CLOEXEC(3))?;
     // SAFETY: fcntl just returned this descriptor to us.
     Ok(unsafe { OwnedFd::from_raw_fd(copy) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_are_made_ahead_each_is_given_once_and_there_is_always_another() {
+        let ahead = StreamsAhead::default();
+        ahead.restock();
+        ahead.restock();
+        assert_eq!(ahead.waiting().len(), STREAMS_AHEAD);
+        let taken: Vec<_> = (0..=STREAMS_AHEAD).map(|_| ahead.take().unwrap()).collect();
+        let mut numbers: Vec<_> =
+            taken.iter().flat_map(|(ours, theirs)| [ours.as_raw_fd(), theirs.as_raw_fd()]).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        assert_eq!(numbers.len(), 2 * taken.len());
+        assert!(ahead.waiting().is_empty());
+    }
 }

@@ -11,7 +11,7 @@ use nix::libc;
 use super::ears::Ears;
 use super::inherited::{self, Credentials};
 use super::line::{Ear, Exec, Line};
-use super::plumbing::Plumbing;
+use super::plumbing::{Plumbing, StreamsAhead};
 use super::programs::{Program, Programs};
 use super::run::Run;
 use super::silence::Listening;
@@ -44,6 +44,7 @@ pub struct Launcher {
     /// How many keepers are to wait for a run.
     stock: usize,
     shared: Arc<Mutex<Shared>>,
+    streams: Arc<StreamsAhead>,
 }
 
 #[derive(Debug, Default)]
@@ -73,13 +74,15 @@ struct Begun {
     listening: Option<Listening>,
     /// Between its terminal and the streams, if it has one.
     relay: Option<Relay>,
+    /// Our copies of what is the command's by now.
+    theirs: Vec<OwnedFd>,
     launch: Launch,
     runtime: &'static Runtime,
 }
 
 impl Launcher {
     pub fn new(keeper: PathBuf, stock: usize) -> Self {
-        Self { keeper, stock, shared: Arc::default() }
+        Self { keeper, stock, shared: Arc::default(), streams: Arc::default() }
     }
 
     /// Hands a command to a waiting blank. Its keeper watches already: if the bot dies now, the tree is ended.
@@ -91,7 +94,7 @@ impl Launcher {
     fn hand_over(&self, launch: Launch) -> Result<Pending, LaunchError> {
         // Whatever can fail for lack of a thread fails before anything is started.
         let runtime = runtime::get().map_err(|_| LaunchError::refused(Errno::EAGAIN))?;
-        let plumbing = Plumbing::lay(&launch)?;
+        let mut plumbing = Plumbing::lay(&launch, &self.streams)?;
         let env = environment::block(launch.env.as_deref(), &launch.run_id, launch.terminal.as_ref());
         let program = Program::find(plumbing.directory.as_ref(), &launch, &env);
         let mut shared = self.shared();
@@ -136,11 +139,12 @@ impl Launcher {
         let outputs = laid.chain(launch.outputs.iter().copied());
         let listening = launch.silence_ms.map(|limit_ms| Listening::new(limit_ms, outputs));
         let relay = plumbing.relay;
-        // With `plumbing` go our copies of the command's ends: its own are the only ones from here on.
+        plumbing.theirs.extend(plumbing.directory);
+        let theirs = plumbing.theirs;
         Ok(Pending {
             streams: plumbing.streams,
             pid: keeper.root.pid,
-            begun: Some(Begun { keeper, entry, program, proven, listening, relay, launch, runtime }),
+            begun: Some(Begun { keeper, entry, program, proven, listening, relay, theirs, launch, runtime }),
         })
     }
 
@@ -184,22 +188,17 @@ impl Launcher {
     /// Lets the zygote go; it stays for as long as a run needs it.
     pub fn retire(&self) {
         self.shared().zygote = None;
+        self.streams.clear();
     }
 
-    /// Has the next keepers forked. For the native thread: whoever has just started a run does not wait until somebody was woken.
+    /// Has the next keepers forked, and makes the next streams. For the native thread: whoever has just started a run does not wait
+    /// until somebody was woken.
     fn restock(&self) -> impl FnOnce() + Send + 'static {
-        let (shared, stock) = (self.shared.clone(), self.stock);
+        let (shared, stock, streams) = (self.shared.clone(), self.stock, self.streams.clone());
         move || {
-            // Whoever has it is starting a run, and orders the next keepers after that. It may take its time, which this thread does
-            // not have: everybody's keepers are heard here.
-            let mut shared = match shared.try_lock() {
-                Ok(shared) => shared,
-                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) => return,
-            };
-            if let Some(zygote) = &mut shared.zygote {
-                // One that cannot be told is dead, and the next run starts another.
-                let _ = zygote.stock_up(stock);
+            if stock > 0 {
+                order_keepers(&shared, stock);
+                streams.restock();
             }
         }
     }
@@ -232,6 +231,20 @@ impl Launcher {
     }
 }
 
+/// Whoever has it locked is starting a run, and orders the next keepers after that. It may take its time, which the native thread does not
+/// have: everybody's keepers are heard there.
+fn order_keepers(shared: &Mutex<Shared>, stock: usize) {
+    let mut shared = match shared.try_lock() {
+        Ok(shared) => shared,
+        Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+        Err(TryLockError::WouldBlock) => return,
+    };
+    if let Some(zygote) = &mut shared.zygote {
+        // One that cannot be told is dead, and the next run starts another.
+        let _ = zygote.stock_up(stock);
+    }
+}
+
 fn locked(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -244,7 +257,7 @@ impl Begun {
     /// for a bot that dies, which is right for every run but one that is to outlive its bot. Whoever holds one of those may die
     /// at once and rely on it, so its keeper is told here. What else is said to a keeper never gets ahead of its rules, see [`Line`].
     fn listen(self, on_event: OnEvent, then: impl FnOnce() + Send + 'static) -> Run {
-        let Self { keeper, entry, listening, relay, launch, runtime, .. } = self;
+        let Self { keeper, entry, listening, relay, theirs, launch, runtime, .. } = self;
         let Keeper { control, inbox, launch: exec, root, process, origin, cgroup, .. } = keeper;
         let terminal = relay.map(|relay| Arc::new(relay.start(&runtime.loop_handle)));
         let own = Request::Own(Own {
@@ -277,6 +290,8 @@ impl Begun {
             on_event,
         };
         runtime.loop_handle.spawn(async {
+            // A stream ends when its last copy is closed: before anything is heard of the command, its own are the only ones.
+            drop(theirs);
             let _ = ears.run.line().introduce();
             ears.run.entry().follow();
             then();
