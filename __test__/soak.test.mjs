@@ -18,6 +18,16 @@ test('three hundred runs, and nothing is left of them', nodeOnly(NO_CHANNELS, op
   assert.deepEqual(grown({ ...before, zombies: 0, live: 0 }, after, 32 * MB), [])
 })
 
+test(
+  'of a run that is over it is known how it ended; the rest can go',
+  nodeOnly(NO_CHANNELS, options),
+  async (t) => {
+    const bot = startSoak(t, freshRegistry())
+    const expected = { isCollected: true, outcome: 'already-exited', reasons: ['exit'] }
+    assert.deepEqual(await bot.forget(), expected)
+  },
+)
+
 test('fifty runs that do nothing cost nothing', linuxOnly(NO_PROC, options), async (t) => {
   const bot = startSoak(t, freshRegistry())
   const { processes, bot: own, rest } = await bot.idle(50, 3000)

@@ -83,10 +83,10 @@ const host = new binding.Host(
   deliver,
 )
 
-/** Throws if keepers cannot be had at all. */
 /** To be called when the process exits: keepers may not have heard yet what they keep. */
 export const introduceAll = () => host.introduceAll()
 
+/** Throws if keepers cannot be had at all. */
 export const prepare = () => host.prepare()
 
 /** A command that is being executed, or could not even be tried. */

@@ -26,6 +26,8 @@ import { isWindows } from './windows.js'
  * ChildProcess` holds, and no libuv process handle is allocated that would never be used.
  */
 export class OwnedProcess extends EventEmitter {
+  static override readonly name = 'OwnedProcess'
+
   readonly runId: string
   readonly sessionId: string | undefined
   readonly scopeKey: string | undefined
@@ -365,7 +367,7 @@ export class OwnedProcess extends EventEmitter {
     if (this.#state === 'exited') return
     this.#exited = true
     this.exitCode = exitCode
-    if (this.#native || this.#postponed) this.#owner.runs.remove(this)
+    if (this.#native || this.#postponed) this.#leaveTable()
     this.#postponed = false
     this.#native?.forget()
     this.#stopListeningForAbort?.()
@@ -442,7 +444,7 @@ export class OwnedProcess extends EventEmitter {
   #onExtinct(event: NativeEvent): void {
     this.#ending = event.ending ?? 'lost'
     this.#native?.forget()
-    this.#owner.runs.remove(this)
+    this.#leaveTable()
     const escaped = event.escaped ?? []
     this.#finish(
       describeExit({
@@ -485,12 +487,23 @@ export class OwnedProcess extends EventEmitter {
     this.#tell('exited', { exit })
   }
 
+  /**
+   * A cancel that comes late is still told how it ended. For that the process itself is not needed: its streams, and whatever those who
+   * listened to it hold on to, would stay in memory for a thousand runs.
+   */
+  #leaveTable(): void {
+    const { runId, pid, sessionId, scopeKey, service, labels, wasCancelled } = this
+    const exit = this.#end
+    const cancel = () => exit
+    this.#owner.runs.remove(this, { runId, pid, sessionId, scopeKey, service, labels, wasCancelled, cancel })
+  }
+
   /** It was not started, and is not going to be. */
   #callOff(reason: TerminationReason): void {
     this.#postponed = false
     this.#ending = 'cancel'
     this.killed = true
-    this.#owner.runs.remove(this)
+    this.#leaveTable()
     this.#owner.registry.countUnstarted(reason)
     this.#finish(describeCalledOff(this.runId, reason))
     process.nextTick(() => {

@@ -22,10 +22,10 @@ export class RunTable {
     this.#live.set(run.runId, run)
   }
 
-  /** Its tree is gone. */
-  remove(run: Run): void {
+  /** Its tree is gone. What is remembered may be less than all of it. */
+  remove(run: Run, remembered = run): void {
     if (this.#live.get(run.runId) === run) this.#live.delete(run.runId)
-    this.#ended.set(run.runId, run)
+    this.#ended.set(run.runId, remembered)
     if (this.#ended.size > REMEMBERED) {
       const [oldest] = this.#ended.keys()
       if (oldest !== undefined) this.#ended.delete(oldest)

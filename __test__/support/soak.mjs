@@ -29,6 +29,7 @@ export function startSoak(t, registryPath) {
   return {
     play: (count) => ask('play', count),
     measure: () => ask('measure'),
+    forget: () => ask('forget'),
     idle: (count, ms) => ask('idle', count, ms),
     /** What is left when it has come to rest: no more of anything than before, or what there is after a while. */
     async settled(before) {
