@@ -104,6 +104,20 @@ for (const [entry, imported, names, expected] of [
   })
 }
 
+test('what people get to see has its name, although names are minified', async () => {
+  const child = names.spawnOwned('cat', { sessionId: 'named' })
+  const shown = [
+    child,
+    child.stdin,
+    child.stdout,
+    names.createSupervisor(),
+    mcp.StdioClientTransport.prototype,
+  ]
+  const called = shown.map((thing) => thing.constructor.name)
+  await child.cancel()
+  assert.deepEqual(called, ['OwnedProcess', 'Socket', 'Socket', 'Supervisor', 'StdioClientTransport'])
+})
+
 test('every file that package.json promises exists', () => {
   const paths = (value) => (typeof value === 'string' ? [value] : Object.values(value).flatMap(paths))
   for (const path of [manifest.main, manifest.types, ...paths(manifest.exports)]) {

@@ -10,6 +10,8 @@ import { type EndedRun, keyOf, type Registry } from './registry.js'
 import { signalName } from './signals.js'
 
 export class AdoptedRun {
+  static readonly name = 'AdoptedRun'
+
   readonly runId: string
   readonly pid: number
   record: RunRecord

@@ -12,6 +12,8 @@ import { spawnOwned } from './index.js'
  * left nothing, and whoever has left the agent's session is no reason for the SDK to believe that all is over.
  */
 class AgentProcess extends EventEmitter implements Public.AgentProcess {
+  static override readonly name = 'AgentProcess'
+
   readonly run: OwnedProcess
   readonly stdin: Writable
   readonly stdout: Readable

@@ -1,6 +1,6 @@
 // What a supervisor tells, whether or not it was asked: to its own listeners, and to whoever has subscribed in this process.
 
-import diagnostics from 'node:diagnostics_channel'
+import { type Channel, channel } from 'node:diagnostics_channel'
 import type { EventEmitter } from 'node:events'
 import type { OrphanEvent, OrphanEventName, OwnedEvent, RunEvent } from '../index.js'
 import type { Described } from './filters.js'
@@ -9,18 +9,18 @@ import type { Described } from './filters.js'
  * `spawn-owned:exited`, and so on. All of them from the beginning: Bun forgets a channel, and who has subscribed to it, unless
  * somebody else holds it.
  */
-const channels: Record<OwnedEvent['type'], diagnostics.Channel> = {
-  spawn: diagnostics.channel('spawn-owned:spawn'),
-  started: diagnostics.channel('spawn-owned:started'),
-  output: diagnostics.channel('spawn-owned:output'),
-  'deadline-warning': diagnostics.channel('spawn-owned:deadline-warning'),
-  exiting: diagnostics.channel('spawn-owned:exiting'),
-  escape: diagnostics.channel('spawn-owned:escape'),
-  exited: diagnostics.channel('spawn-owned:exited'),
-  shutdown: diagnostics.channel('spawn-owned:shutdown'),
-  'reap-decision': diagnostics.channel('spawn-owned:reap-decision'),
-  registry: diagnostics.channel('spawn-owned:registry'),
-  lease: diagnostics.channel('spawn-owned:lease'),
+const channels: Record<OwnedEvent['type'], Channel> = {
+  spawn: channel('spawn-owned:spawn'),
+  started: channel('spawn-owned:started'),
+  output: channel('spawn-owned:output'),
+  'deadline-warning': channel('spawn-owned:deadline-warning'),
+  exiting: channel('spawn-owned:exiting'),
+  escape: channel('spawn-owned:escape'),
+  exited: channel('spawn-owned:exited'),
+  shutdown: channel('spawn-owned:shutdown'),
+  'reap-decision': channel('spawn-owned:reap-decision'),
+  registry: channel('spawn-owned:registry'),
+  lease: channel('spawn-owned:lease'),
 }
 
 /** What an event of that type has that not every event about a run has. */

@@ -22,6 +22,8 @@ interface Connection {
 
 // It has no `sessionId`, although runs do: to the SDK that is one of the protocol's, and would mean that it is connected already.
 class StdioClientTransport {
+  static readonly name = 'StdioClientTransport'
+
   onclose?: () => void
   onerror?: (error: Error) => void
   onmessage?: (message: Message) => void

@@ -33,6 +33,8 @@ const THEIRS = [
 ]
 
 class Terminal extends EventEmitter {
+  static override readonly name = 'Terminal'
+
   readonly run: OwnedProcess
   handleFlowControl: boolean
 

@@ -1,7 +1,6 @@
 // The arguments of spawnOwned: Node's own, checked and completed as Node does, and ours.
 
 import { fileURLToPath } from 'node:url'
-import { isMainThread } from 'node:worker_threads'
 import type { SpawnOwnedOptions } from '../index.js'
 import {
   checkNoNul,
@@ -18,7 +17,7 @@ import { invalidType, invalidValue, outOfRange } from './errors.js'
 import { freshId } from './ids.js'
 import { type Containment, readContainment } from './limits.js'
 import { OF_ANOTHER_TERMINAL, readTerminal, type TerminalSettings } from './pty.js'
-import { isNode } from './runtimes.js'
+import { isMainThread, isNode } from './runtimes.js'
 import { delivered, killSignalNumber } from './signals.js'
 import { isWindows, namesOnWindows, type ShellCommand, shellOnWindows } from './windows.js'
 
@@ -151,11 +150,11 @@ function warnAboutShellArguments(): void {
 const COOKIE = 'SPAWN_OWNED_RUN'
 
 /** On Node's main thread, as long as nobody has replaced it, `process.env` is the process's environment and nothing else. */
-const realEnv = isMainThread && isNode ? process.env : undefined
+const realEnv = isNode ? process.env : undefined
 
 /** Then the native side reads it, forty times faster than one can through `process.env`. */
 function usesOwnEnvironment(options: SpawnOwnedOptions): boolean {
-  return !options.env && process.env === realEnv
+  return !options.env && process.env === realEnv && isMainThread()
 }
 
 export function environment(given: NodeJS.ProcessEnv | undefined, terminal?: TerminalSettings): string[] {

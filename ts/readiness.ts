@@ -1,6 +1,6 @@
 // Whether a service that is alive does its work.
 
-import net from 'node:net'
+import { connect } from 'node:net'
 import type { RunRecord } from '../index.js'
 import { codedError } from './errors.js'
 import { type PortHolder, portHolder } from './native.js'
@@ -38,7 +38,7 @@ export async function probe(
   { host }: ServiceWish,
   port: number,
 ): Promise<{ address?: string | undefined; error?: Error }> {
-  const socket = net.connect({ host, port })
+  const socket = connect({ host, port })
   const answer = new Promise<{ address?: string | undefined; error?: Error }>((resolve) => {
     socket.once('connect', () => resolve({ address: socket.remoteAddress ?? host }))
     socket.on('error', (error) => resolve({ error }))

@@ -9,6 +9,14 @@ const isDeno = 'deno' in process.versions
 /** Deno and Bun give a version of Node as well: the one that they are like. */
 export const isNode = !isBun && !isDeno
 
+let onMainThread: boolean | undefined
+
+/** Asked when it matters: what knows it takes a while to load. */
+export function isMainThread(): boolean {
+  onMainThread ??= (require('node:worker_threads') as typeof import('node:worker_threads')).isMainThread
+  return onMainThread
+}
+
 /**
  * A socket over a descriptor, made by `make`, that is not read from before somebody asks for that. It has the descriptor from here on.
  *

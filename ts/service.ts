@@ -255,6 +255,8 @@ class Ensuring {
 const ENDED: Failure = { why: 'ended' }
 
 class RunningService implements Service {
+  static readonly name = 'Service'
+
   readonly name: string
   readonly runId: string
   readonly pid: number

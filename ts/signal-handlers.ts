@@ -1,10 +1,10 @@
 // installSignalHandlers: a bot that is told to go shuts down first.
 
-import { isMainThread } from 'node:worker_threads'
 import type { SignalHandlerOptions } from '../index.js'
 import { checkOptions, flag } from './checks.js'
 import { codedError, invalidType, invalidValue } from './errors.js'
 import type { Owner } from './owner.js'
+import { isMainThread } from './runtimes.js'
 import { hasSomethingToEnd, readShutdownOptions, shutdown, type Wish } from './shutdown.js'
 import { signalName, signalNumber } from './signals.js'
 
@@ -122,7 +122,7 @@ function readSignals(signals: unknown): readonly NodeJS.Signals[] {
 
 /** Node tells signals to the main thread only. */
 function refuseInWorker(): void {
-  if (isMainThread) return
+  if (isMainThread()) return
   throw codedError(
     Error,
     'ERR_OWNED_NOT_MAIN_THREAD',

@@ -1,6 +1,6 @@
 // spawnOwned: read the arguments, start the run, hand out the process.
 
-import diagnostics from 'node:diagnostics_channel'
+import { channel as diagnosticsChannel, tracingChannel } from 'node:diagnostics_channel'
 import { codedError, errnoError, invalidValue } from './errors.js'
 import type { BorrowedChannel, BorrowedStream } from './ipc.js'
 import { begin, closeStream, keeperPath, openStreams } from './native.js'
@@ -12,8 +12,8 @@ import { refuseChannelsElsewhere } from './runtimes.js'
 import { startIfEmpty, startInTurn } from './scopes.js'
 import { handOver, hasOutput, type Pipes, planStdio, planTerminal, type StdioPlan } from './stdio.js'
 
-const created = diagnostics.channel('child_process')
-const spawning = diagnostics.tracingChannel('child_process.spawn')
+const created = diagnosticsChannel('child_process')
+const spawning = tracingChannel('child_process.spawn')
 
 /** Failures to start that are the command's own: they emit `error` instead of throwing, as in Node. */
 const EMITTED = new Set(['EACCES', 'EAGAIN', 'EMFILE', 'ENFILE', 'ENOENT'])

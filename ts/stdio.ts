@@ -1,7 +1,7 @@
 // The `stdio` option: what the command gets as descriptors, and the streams we keep.
 
 import type { AsyncResource } from 'node:async_hooks'
-import net from 'node:net'
+import { Socket, type SocketConstructorOpts } from 'node:net'
 import { constants } from 'node:os'
 import { inspect } from 'node:util'
 import { codedError, errnoError, invalidValue } from './errors.js'
@@ -25,9 +25,9 @@ export interface StdioPlan {
   /** The descriptor that is the IPC channel, if any. */
   ipc: number | undefined
   /** Streams of ours that the command takes over. */
-  lent: net.Socket[]
+  lent: Socket[]
   /** Those among them whose handle only Node knows, each with its place among the slots. */
-  unknown: { at: number; socket: net.Socket }[]
+  unknown: { at: number; socket: Socket }[]
 }
 
 /** What is typed and what is said; the terminal itself is the command's. */
@@ -95,10 +95,10 @@ function descriptorOf(form: unknown, index: number, plan: StdioPlan): number {
     if (typeof fd === 'number') return checked(fd, index)
     const handle = handleOf(form)
     if (handle) {
-      if (form instanceof net.Socket) plan.lent.push(form)
+      if (form instanceof Socket) plan.lent.push(form)
       return handle.fd
     }
-    if (isWindows && form instanceof net.Socket && (form as { _handle?: unknown })._handle) {
+    if (isWindows && form instanceof Socket && (form as { _handle?: unknown })._handle) {
       plan.lent.push(form)
       plan.unknown.push({ at: plan.slots.length, socket: form })
       return CLOSED
@@ -131,13 +131,13 @@ function handleOf(stream: object): Handle | undefined {
   )
 }
 
-const lentStreams = new WeakSet<net.Socket>()
+const lentStreams = new WeakSet<Socket>()
 
 /** The command reads from these now; if we went on reading, we would take its input away. `ended`: when it does so no more. */
-export function handOver(streams: readonly net.Socket[], ended: Promise<unknown>): void {
+export function handOver(streams: readonly Socket[], ended: Promise<unknown>): void {
   for (const stream of streams) {
     lentStreams.add(stream)
-    if (stream instanceof Socket) stream.lend()
+    if (stream instanceof HeardSocket) stream.lend()
     else keepPaused(stream, ended)
     const handle = handleOf(stream)
     if (handle?.reading) {
@@ -154,7 +154,7 @@ export function handOver(streams: readonly net.Socket[], ended: Promise<unknown>
  * Node resumes the streams of a process that has exited, to have them drained, which may be long before our command has read what is in
  * them. It leaves out those that it has lent itself, by a mark that is out of our reach.
  */
-function keepPaused(stream: net.Socket, ended: Promise<unknown>): void {
+function keepPaused(stream: Socket, ended: Promise<unknown>): void {
   const resume = () => stream
   stream.resume = resume
   void ended.then(() => {
@@ -192,12 +192,12 @@ export class Pipes {
   }
 
   /** The stream at a descriptor, made now if need be; null if that descriptor is no pipe. */
-  stream(index: number): net.Socket | null {
+  stream(index: number): Socket | null {
     const pipe = this.#pipes[index]
     return pipe ? this.#open(pipe) : null
   }
 
-  all(): (net.Socket | null)[] {
+  all(): (Socket | null)[] {
     return this.#pipes.map((pipe) => pipe && this.#open(pipe))
   }
 
@@ -253,10 +253,10 @@ export class Pipes {
     for (const pipe of this.#pipes) if (pipe) this.#close(pipe)
   }
 
-  #open(pipe: Pipe): net.Socket {
+  #open(pipe: Pipe): Socket {
     if (!pipe.stream) {
       pipe.stream = pipe.closed
-        ? new net.Socket().destroy()
+        ? new Socket().destroy()
         : this.#context.runInAsyncScope(openStream, null, pipe, this.#listener)
       if (pipe.index > 0 && !pipe.closed) pipe.stream.on('close', () => this.#listener.closed())
     }
@@ -287,12 +287,14 @@ export interface PipesListener {
 
 const silentListener: PipesListener = { closed() {}, reading() {}, lent() {}, closing() {}, heard() {} }
 
-/** A socket, by name too, that tells when something was read from it, whether or not anybody wants that yet. */
-class Socket extends net.Socket {
+/** A socket that tells when something was read from it, whether or not anybody wants that yet. */
+class HeardSocket extends Socket {
+  /** It is nobody's business that it is not just that. */
+  static override readonly name = 'Socket'
   readonly #listener: PipesListener
   readonly #name: number
 
-  constructor(options: net.SocketConstructorOpts, name: number, listener: PipesListener) {
+  constructor(options: SocketConstructorOpts, name: number, listener: PipesListener) {
     super(options)
     this.#listener = listener
     this.#name = name
@@ -319,7 +321,7 @@ class Socket extends net.Socket {
 interface Pipe {
   readonly fd: number
   readonly index: number
-  stream: net.Socket | undefined
+  stream: Socket | undefined
   closed: boolean
 }
 
@@ -330,21 +332,21 @@ const isOutput = ({ index }: { index: number }) => index === 1 || index === 2
  *
  * Reading starts on the next tick, so that a stream which is handed to another command meanwhile is never read from here.
  */
-function openStream({ fd: name, index }: Pipe, listener: PipesListener): net.Socket {
+function openStream({ fd: name, index }: Pipe, listener: PipesListener): Socket {
   const fd = takeStream(name)
   // Out of descriptors: what nobody can read is closed, and the command hears of that.
-  if (fd < 0) return new net.Socket().destroy()
+  if (fd < 0) return new Socket().destroy()
   if (!isOutput({ index })) {
-    const stream = overDescriptor(fd, index > 0, (options) => new net.Socket(options))
+    const stream = overDescriptor(fd, index > 0, (options) => new Socket(options))
     if (index > 0) process.nextTick(startReading, stream)
     return stream
   }
-  const output = overDescriptor(fd, true, (options) => new Socket(options, name, listener))
+  const output = overDescriptor(fd, true, (options) => new HeardSocket(options, name, listener))
   listener.reading(name)
   process.nextTick(startReading, output)
   return output
 }
 
-function startReading(stream: net.Socket): void {
+function startReading(stream: Socket): void {
   if (!lentStreams.has(stream) && !stream.destroyed) stream.read(0)
 }

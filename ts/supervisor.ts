@@ -17,6 +17,7 @@ import { watchOrphans } from './watch-orphans.js'
 
 /** Methods are bound, so that `const { spawnOwned } = createSupervisor()` does what it says. */
 export class Supervisor extends EventEmitter implements Public.Supervisor {
+  static override readonly name = 'Supervisor'
   readonly #owner: Owner
 
   constructor(options?: Public.SupervisorOptions) {

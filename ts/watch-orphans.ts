@@ -61,6 +61,8 @@ function readSettings(options: unknown): Settings {
 }
 
 class Watch implements OrphanWatch {
+  static readonly name = 'OrphanWatch'
+
   readonly #owner: Owner
   readonly #settings: Settings
   readonly #timer: NodeJS.Timeout
