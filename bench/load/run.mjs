@@ -1,7 +1,7 @@
 /**
  * npm run load [-- --minutes 5] [-- --rate 50] [-- --live 1000]
  *
- * A bot that has a thousand runs at once, and one that starts fifty a second for minutes while other processes want every CPU: whether
+ * A bot that has a thousand runs at once, and one that starts fifty a second for minutes while stress-ng wants every CPU: whether
  * anything is lost, told twice or left behind, and how late the event loop is. Beside it, for a minute, a bot with child_process.
  *
  * Prints a table and writes it to bench/results/load.json and load.md. Ends with 1 if anything was wrong.
@@ -14,6 +14,8 @@ import { availableParallelism, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
+import { spawnOwned } from 'spawn-owned'
+import { installPackages } from '../../scripts/debian.mjs'
 import { thisMachine } from '../lib/machine.mjs'
 import { NODE, OURS } from '../lib/subjects.mjs'
 import { plainTable } from '../lib/table.mjs'
@@ -33,8 +35,11 @@ const WARM_UP = 0.2
 /** What the bot has for itself must be as before, but for the last thousand runs, which it remembers; how much of the system's memory that takes is not quite in its hands. */
 const GROWTH_MB = { heap: 10, resident: 40 }
 
+installPackages('Figures under load', ['stress-ng'])
+
 const here = (name) => fileURLToPath(new URL(name, import.meta.url))
 const scratch = mkdtempSync(join(tmpdir(), 'spawn-owned-load-'))
+process.env.SPAWN_OWNED_REGISTRY = join(scratch, 'process-registry.json')
 const processes = new Set()
 process.on('exit', () => {
   for (const child of processes) child.kill('SIGKILL')
@@ -57,9 +62,10 @@ async function underLoad(subject, minutes) {
   await bot.ask('steady', { perSecond, seconds: Math.ceil(minutes * 60 * WARM_UP) })
   const before = await bot.ask('leftovers')
   console.error(`  ${subject}: ${perSecond} a second for ${minutes} minutes`)
-  const pressure = Array.from({ length: availableParallelism() }, () => started(here('./busy.mjs')))
+  const pressure = spawnOwned('stress-ng', ['--cpu', String(availableParallelism())], { stdio: 'ignore' })
   const steady = await bot.ask('steady', { perSecond, seconds: minutes * 60 })
-  for (const child of pressure) child.kill('SIGKILL')
+  const { reason } = await pressure.cancel()
+  if (reason !== 'manual-cancel') throw new Error(`stress-ng has ended before it was told to: ${reason}`)
   const after = await bot.ask('leftovers')
   bot.child.disconnect()
   await once(bot.child, 'exit')
