@@ -1,5 +1,7 @@
 //! `/proc/PID/stat`, parsed. Pure: text in, facts out.
 
+const PF_EXITING: u64 = 0x4;
+
 /// The few fields of `/proc/PID/stat` that ownership needs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Stat {
@@ -10,6 +12,9 @@ pub struct Stat {
     pub ppid: i32,
     pub pgrp: i32,
     pub session: i32,
+    /// Field 9, of which one bit is `PF_EXITING`: it runs its last steps, in the kernel. Its descriptors are closed before its children are
+    /// given to somebody else, so whoever hears of its end by a socket may still find it as their parent. Only Linux tells.
+    pub exiting: bool,
     /// Field 7: the number of its controlling terminal; 0 if it has none.
     pub terminal: i32,
     /// Fields 14 and 15: ticks it has run, in user and in system mode.
@@ -46,14 +51,16 @@ pub fn parse(line: &str) -> Option<Stat> {
     let pgrp = fields.next()?.parse().ok()?;
     let session = fields.next()?.parse().ok()?;
     let terminal = fields.next()?.parse().ok()?;
-    // Fields 8 to 13 lie between the terminal and the times (14 to 17); 18 and 19 before the number of threads (20).
-    let user: u64 = fields.nth(6)?.parse().ok()?;
+    // Field 8 lies between the terminal and the flags (9); 10 to 13 before the times (14 to 17); 18 and 19 before the number of threads (20).
+    let flags: u64 = fields.nth(1)?.parse().ok()?;
+    let user: u64 = fields.nth(4)?.parse().ok()?;
     let mut ticks = || fields.next()?.parse::<u64>().ok();
     let (system, children_user, children_system) = (ticks()?, ticks()?, ticks()?);
     let threads = fields.nth(2)?.parse().ok()?;
     let start = fields.nth(1)?.parse().ok()?;
     let (cpu, children_cpu) = (user.saturating_add(system), children_user.saturating_add(children_system));
-    Some(Stat { pid, comm, state, ppid, pgrp, session, terminal, cpu, children_cpu, threads, start })
+    let exiting = flags & PF_EXITING != 0;
+    Some(Stat { pid, comm, state, ppid, pgrp, session, exiting, terminal, cpu, children_cpu, threads, start })
 }
 
 /// The mask of the signals that a process ignores, from `/proc/PID/status`.
@@ -82,6 +89,7 @@ mod tests {
                 ppid: 42,
                 pgrp: 4711,
                 session: 4700,
+                exiting: false,
                 terminal: 34_816,
                 cpu: 5,
                 children_cpu: 90,
@@ -89,6 +97,13 @@ mod tests {
                 start: 987_654,
             }
         );
+    }
+
+    #[test]
+    fn one_in_its_last_steps_says_so() {
+        let flags = |flags: u64| line("x").replace(" 4194304 ", &format!(" {flags} "));
+        assert!(parse(&flags(0x40_0004)).unwrap().exiting);
+        assert!(!parse(&flags(0x40_0000)).unwrap().exiting);
     }
 
     #[test]

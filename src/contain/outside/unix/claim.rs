@@ -92,11 +92,17 @@ fn by_themselves<'a>(scan: &'a Scan, target: &Target, known: &Known) -> impl Ite
 }
 
 /// This run has lost its keeper. A carrier that has one, which is not itself part of the run, belongs to another bot that has
-/// chosen the same run id. Our own keeper, if we are an owned run ourselves, is above everything here and says nothing.
+/// chosen the same run id. Our own keeper, if we are an owned run ourselves, is above everything here and says nothing. Nor does one that
+/// is dead or about to be: the run's own may not have given its children away yet when its socket tells of its end.
 fn is_kept_by_another(scan: &Scan, carrier: &Row, run_id: &str) -> bool {
     let carries = |row: &Row| row.runs.iter().any(|id| id == run_id);
-    let keeps =
-        |row: &Row| row.stat.comm == crate::keeper::NAME && !carries(row) && !scan.is_above_us(row.stat.pid);
+    let is_going = |stat: &Stat| stat.is_dead() || stat.exiting;
+    let keeps = |row: &Row| {
+        row.stat.comm == crate::keeper::NAME
+            && !is_going(&row.stat)
+            && !carries(row)
+            && !scan.is_above_us(row.stat.pid)
+    };
     scan.line(carrier).any(keeps)
 }
 
@@ -313,6 +319,18 @@ mod tests {
         // A keeper that carries the id is that of a run within this run.
         let nested = vec![child(50, 2, "owned-keeper", &["r"]), child(60, 50, "sh", &["r", "inner"])];
         check(&spawned(), nested, &[50, 60], Empty);
+    }
+
+    #[test]
+    fn a_carrier_whose_keeper_is_just_dying_is_ours() {
+        let going = |mut keeper: Row, state: char, exiting: bool| {
+            (keeper.stat.state, keeper.stat.exiting) = (state, exiting);
+            vec![keeper, child(60, 50, "sh", &["r"])]
+        };
+        let keeper = || child(50, 2, "owned-keeper", &[]);
+        check(&spawned(), going(keeper(), 'R', true), &[60], Empty);
+        check(&spawned(), going(keeper(), 'Z', true), &[60], Empty);
+        check(&spawned(), going(keeper(), 'S', false), &[], Empty);
     }
 
     #[test]
