@@ -4,13 +4,14 @@
 //! is told so by SIGHUP. Without that, every cancel of one would wait out the whole grace. Asking it the way it expects is only
 //! right when all others are gone, though: it passes the SIGHUP on to its jobs, and with the leader of a session the kernel
 //! hangs up whoever is in the foreground. Those are to have their own grace, for SIGTERM.
+//!
+//! Pure: `ignored` tells by its PID which signals somebody ignores, one bit for each, if that can be seen; `send` sends one.
 
 use std::collections::HashSet;
 
 use nix::libc;
 
 use super::SIGCONT;
-use crate::identity::ignored_signals;
 use crate::identity::stat::Stat;
 
 /// A signal that everybody was asked to end with, who has heard it, and which shells were hung up, by PID and start.
@@ -27,18 +28,23 @@ pub struct Asking {
 
 impl Asking {
     /// Before all of them are asked. `None` if nobody has a terminal: then there is no shell among them that would have to be asked again.
-    pub fn of(members: &[&Stat], signal: i32) -> Option<Self> {
+    pub fn of(members: &[&Stat], signal: i32, ignored: impl Fn(i32) -> Option<u64>) -> Option<Self> {
         members.iter().find(|stat| stat.terminal != 0)?;
-        let hearing = members.iter().filter(|stat| hearing(stat, signal) == Hearing::Hears);
+        let hearing = members.iter().filter(|stat| hearing(stat, signal, &ignored) == Hearing::Hears);
         Some(Self { signal, asked: hearing.map(|stat| name(stat)).collect(), hung_up: HashSet::new() })
     }
 
     /// Tells the shells that did not hear it that their terminal is being closed, once nobody but them is left. What they have started
     /// since is asked like all others before.
-    pub fn again(&mut self, members: &[&Stat], send: impl Fn(&Stat, i32)) {
+    pub fn again(
+        &mut self,
+        members: &[&Stat],
+        ignored: impl Fn(i32) -> Option<u64>,
+        mut send: impl FnMut(&Stat, i32),
+    ) {
         let (mut deaf, mut others) = (Vec::new(), 0);
         for &stat in members {
-            match hearing(stat, self.signal) {
+            match hearing(stat, self.signal, &ignored) {
                 // A command that a shell is about to execute is as deaf as the shell, and is not asked before it is that command.
                 Hearing::AwaitsHangUp => deaf.push(stat),
                 Hearing::Hears if self.asked.insert(name(stat)) => {
@@ -79,11 +85,11 @@ enum Hearing {
 }
 
 /// How `signal` would be taken. Whoever has no terminal is not looked at: it is asked once, like everybody where there are no shells.
-fn hearing(stat: &Stat, signal: i32) -> Hearing {
+fn hearing(stat: &Stat, signal: i32, ignored: impl Fn(i32) -> Option<u64>) -> Hearing {
     if stat.terminal == 0 {
         return Hearing::Hears;
     }
-    ignored_signals(stat.pid).map_or(Hearing::Hears, |ignored| hears(ignored, signal))
+    ignored(stat.pid).map_or(Hearing::Hears, |ignored| hears(ignored, signal))
 }
 
 /// Who does job control has to ignore SIGTTOU, or could not take its terminal back from a job; hardly anybody else does.
@@ -124,6 +130,122 @@ mod tests {
             ("a number that is none", u64::MAX, 65, Hears),
         ] {
             assert_eq!(hears(mask, signal), expected, "{who}");
+        }
+    }
+
+    /// Whom a look finds: its PID, when it was started, and what it ignores, if that can be seen. Everybody has a terminal but [`DAEMON`].
+    type Seen = (i32, u64, Option<u64>);
+    /// Who was sent what, in order.
+    type Sent = &'static [(i32, i32)];
+
+    const SHELL: Seen = (10, 1, Some(BASH));
+    /// The same one while it forks.
+    const FORKING: Seen = (10, 1, Some(NOTHING));
+    const JOB: Seen = (11, 1, Some(NOTHING));
+    const STUBBORN: Seen = (12, 1, Some(IGNORES_SIGTERM));
+    const UNSEEN: Seen = (13, 1, None);
+    const DAEMON: Seen = (14, 1, Some(BASH));
+
+    const HANG_UP: Sent = &[(10, libc::SIGHUP), (10, SIGCONT)];
+    const NUDGE: Sent = &[(10, libc::SIGWINCH)];
+
+    fn stats(seen: &[Seen]) -> Vec<Stat> {
+        let stat = |&(pid, start, _): &Seen| {
+            let terminal = if pid == DAEMON.0 { 0 } else { 34816 };
+            Stat { pid, start, terminal, ..Stat::default() }
+        };
+        seen.iter().map(stat).collect()
+    }
+
+    fn mask(seen: &[Seen]) -> impl Fn(i32) -> Option<u64> {
+        |pid| seen.iter().find(|(other, ..)| *other == pid)?.2
+    }
+
+    fn asking(seen: &[Seen]) -> Option<Asking> {
+        Asking::of(&stats(seen).iter().collect::<Vec<_>>(), libc::SIGTERM, mask(seen))
+    }
+
+    #[test]
+    fn nobody_is_asked_again_where_there_is_no_terminal() {
+        for (seen, expected) in
+            [(&[][..], false), (&[DAEMON], false), (&[SHELL], true), (&[DAEMON, JOB], true)]
+        {
+            assert_eq!(asking(seen).is_some(), expected, "{seen:?}");
+        }
+    }
+
+    /// Each: who is there when all are asked, and then, look by look, who is and what they are sent.
+    #[test]
+    fn a_shell_is_hung_up_when_nobody_else_is_left_and_nobody_is_asked_twice() {
+        let cases: &[(&str, &[Seen], &[(&[Seen], Sent)])] = &[
+            ("alone", &[SHELL], &[(&[SHELL], HANG_UP), (&[SHELL], NUDGE), (&[SHELL], NUDGE), (&[], &[])]),
+            ("its job has its grace first", &[SHELL, JOB], &[(&[SHELL, JOB], &[]), (&[SHELL], HANG_UP)]),
+            (
+                "a job that hears nothing has it, too",
+                &[SHELL, STUBBORN],
+                &[(&[SHELL, STUBBORN], &[]), (&[SHELL], HANG_UP)],
+            ),
+            (
+                "so has who has left the terminal",
+                &[SHELL, DAEMON],
+                &[(&[SHELL, DAEMON], &[]), (&[SHELL], HANG_UP)],
+            ),
+            (
+                "who cannot be looked at was asked like everybody",
+                &[SHELL, UNSEEN],
+                &[(&[SHELL, UNSEEN], &[]), (&[SHELL], HANG_UP)],
+            ),
+            (
+                "a job that was started since is asked, and once",
+                &[SHELL],
+                &[
+                    (&[SHELL, JOB], &[(11, libc::SIGTERM), (11, SIGCONT)]),
+                    (&[SHELL, JOB], &[]),
+                    (&[SHELL], HANG_UP),
+                ],
+            ),
+            (
+                "a child of it that is no command yet is taken for a shell, and asked when it is one",
+                &[SHELL],
+                &[
+                    (
+                        &[SHELL, (11, 1, Some(BASH))],
+                        &[(10, libc::SIGHUP), (10, SIGCONT), (11, libc::SIGHUP), (11, SIGCONT)],
+                    ),
+                    (&[SHELL, JOB], &[(11, libc::SIGTERM), (11, SIGCONT)]),
+                    (&[SHELL], NUDGE),
+                ],
+            ),
+            (
+                "one that was asked while it forked, and has lost that",
+                &[FORKING],
+                &[(&[FORKING], &[]), (&[SHELL], HANG_UP), (&[SHELL], NUDGE)],
+            ),
+            (
+                "one that forks at every other look is not asked twice",
+                &[SHELL],
+                &[
+                    (&[FORKING], &[(10, libc::SIGTERM), (10, SIGCONT)]),
+                    (&[SHELL], HANG_UP),
+                    (&[FORKING], &[]),
+                    (&[SHELL], NUDGE),
+                ],
+            ),
+            (
+                "another with the number of the first",
+                &[SHELL],
+                &[(&[SHELL], HANG_UP), (&[(10, 2, Some(BASH))], HANG_UP)],
+            ),
+        ];
+        for (name, first, looks) in cases {
+            let mut asking = asking(first).unwrap();
+            for (number, (seen, expected)) in looks.iter().enumerate() {
+                let mut sent = Vec::new();
+                let members = stats(seen);
+                let send = |stat: &Stat, signal| sent.push((stat.pid, signal));
+                asking.again(&members.iter().collect::<Vec<_>>(), mask(seen), send);
+                assert_eq!(sent, *expected, "{name}, look {number}");
+            }
         }
     }
 }

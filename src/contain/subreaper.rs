@@ -21,7 +21,7 @@ use super::snapshot::{Snapshot, children};
 use super::wait::{kill, wait_for};
 use super::{ProcessInfo, SIGCONT, SIGKILL, Usage};
 use crate::identity::stat::Stat;
-use crate::identity::{read_stat, resident_bytes, ticks_to_ms};
+use crate::identity::{ignored_signals, read_stat, resident_bytes, ticks_to_ms};
 use crate::keeper::is_helper;
 use crate::run::ExitStatus;
 
@@ -257,7 +257,7 @@ impl Tree {
     pub fn terminate(&mut self, signal: i32) {
         let snapshot = Snapshot::take(self.me);
         let mut outside_group = snapshot.members(|_| true);
-        self.asking = Asking::of(&outside_group, signal);
+        self.asking = Asking::of(&outside_group, signal, ignored_signals);
         outside_group.retain(|stat| self.root_reaped || stat.pgrp != self.root);
         for signal in [signal, SIGCONT] {
             if !self.root_reaped {
@@ -283,7 +283,7 @@ impl Tree {
         let Some(asking) = &mut self.asking else { return };
         let snapshot = Snapshot::take(self.me);
         // Gone meanwhile is what we want.
-        asking.again(&snapshot.members(|_| true), |stat, signal| {
+        asking.again(&snapshot.members(|_| true), ignored_signals, |stat, signal| {
             let _ = snapshot.signal(stat, signal);
         });
     }

@@ -9,6 +9,7 @@ use super::{Tree, process};
 use crate::contain::shell::Asking;
 use crate::contain::wait::kill;
 use crate::contain::{SIGCONT, SIGKILL};
+use crate::identity::ignored_signals;
 use crate::identity::stat::Stat;
 
 /// Looks for newcomers before everybody is killed all the same.
@@ -24,7 +25,7 @@ impl Tree {
     /// group as a group, the others one by one. Who is deaf to it has its turn in [`Tree::ask_shells`].
     pub fn terminate(&mut self, signal: i32) {
         let living = self.living();
-        self.asking = Asking::of(&living.iter().collect::<Vec<_>>(), signal);
+        self.asking = Asking::of(&living.iter().collect::<Vec<_>>(), signal, ignored_signals);
         self.send(&living, signal);
         self.send(&living, SIGCONT);
     }
@@ -38,7 +39,7 @@ impl Tree {
     pub fn ask_shells(&mut self) {
         let Some(mut asking) = self.asking.take() else { return };
         let living = self.living();
-        asking.again(&living.iter().collect::<Vec<_>>(), |stat, signal| {
+        asking.again(&living.iter().collect::<Vec<_>>(), ignored_signals, |stat, signal| {
             let _ = process(stat).signal(signal);
         });
         self.asking = Some(asking);
