@@ -75,9 +75,9 @@ impl Errno {
     }
 
     pub fn of(error: &io::Error) -> Self {
-        error
-            .raw_os_error()
-            .map_or_else(|| Self::of_kind(error.kind()), |code| Self::of_win32(code.cast_unsigned()))
+        let ours = error.get_ref().and_then(|inner| inner.downcast_ref().copied());
+        let systems = || error.raw_os_error().map(|code| Self::of_win32(code.cast_unsigned()));
+        ours.or_else(systems).unwrap_or_else(|| Self::of_kind(error.kind()))
     }
 
     /// As Node translates it; what it does not know is unknown here, too.
@@ -206,6 +206,14 @@ mod tests {
     }
 
     #[test]
+    fn what_became_an_error_of_rusts_is_still_what_it_was() {
+        for &errno in Errno::ALL {
+            let error = io::Error::from(errno);
+            assert_eq!((Errno::of(&error), error.to_string()), (errno, errno.to_string()));
+        }
+    }
+
+    #[test]
     fn an_error_without_a_number_is_not_taken_for_another() {
         for (kind, expected) in [
             (io::ErrorKind::PermissionDenied, Errno::EACCES),
@@ -220,6 +228,18 @@ mod tests {
             (io::ErrorKind::UnexpectedEof, Errno::EIO),
         ] {
             assert_eq!(Errno::of(&kind.into()), expected, "{kind:?}");
+        }
+    }
+
+    /// People read it as they read Node's: the name first, then what it means.
+    #[test]
+    fn every_error_says_its_name_and_what_it_means() {
+        assert_eq!(Errno::EACCES.to_string(), "EACCES: Permission denied");
+        for &errno in Errno::ALL {
+            let text = errno.to_string();
+            let (name, meaning) = text.split_once(": ").unwrap();
+            assert_eq!(name, format!("{errno:?}"));
+            assert!(meaning.starts_with(char::is_uppercase) && !meaning.ends_with('.'), "{text}");
         }
     }
 }

@@ -176,7 +176,7 @@ pub fn last_word<E>(mut next: impl FnMut() -> Result<Report, E>) -> Result<(Opti
     }
 }
 
-/// Why bytes on the socket are not a conversation.
+/// Why bytes on the socket are not a conversation. Whoever hears that has an errno for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProtocolError {
     NotOurs,
@@ -184,24 +184,6 @@ pub enum ProtocolError {
     TooLong(usize),
     Malformed,
 }
-
-impl std::fmt::Display for ProtocolError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::NotOurs => write!(f, "the other end does not speak the keeper's protocol"),
-            Self::Version(theirs) => {
-                write!(
-                    f,
-                    "the other end speaks version {theirs} of the keeper's protocol, this end {VERSION}"
-                )
-            }
-            Self::TooLong(length) => write!(f, "a message of {length} bytes exceeds {MAX_PAYLOAD}"),
-            Self::Malformed => write!(f, "a message of the keeper's protocol cannot be decoded"),
-        }
-    }
-}
-
-impl std::error::Error for ProtocolError {}
 
 /// A message as bytes without a frame, for sockets that keep messages apart.
 pub fn payload(message: &impl Serialize) -> Result<Vec<u8>, ProtocolError> {
@@ -331,7 +313,7 @@ mod tests {
         let expected = reports();
         let bytes: Vec<u8> = expected.iter().flat_map(|report| encode(report).unwrap()).collect();
         for chunk in [1, 2, 7, 8, 9, bytes.len()] {
-            let mut inbox = Inbox::default();
+            let mut inbox = Inbox::with_capacity(chunk);
             let mut got = Vec::new();
             for part in bytes.chunks(chunk) {
                 inbox.push(part);
@@ -384,6 +366,48 @@ mod tests {
             bytes[index] ^= 0xff;
             // Whatever it decodes to, it must not panic, and it must not be the message it was.
             assert_ne!(decode::<Command>(&bytes).ok(), Some(command()), "flipped at {index}");
+        }
+    }
+
+    /// The blank has to be told at once that it cannot become such a command, or it would wait for the rest of it.
+    #[test]
+    fn what_does_not_fit_into_a_frame_is_not_begun() {
+        for (length, expected) in [(MAX_PAYLOAD / 2, true), (MAX_PAYLOAD, false)] {
+            let env = "x".repeat(length);
+            let frame = encode(&Command { env: &env, ..command() });
+            assert_eq!(frame.is_ok(), expected, "{length}");
+            let too_long = matches!(frame, Err(ProtocolError::TooLong(bytes)) if bytes > MAX_PAYLOAD);
+            assert_ne!(too_long, expected, "{length}");
+        }
+    }
+
+    #[test]
+    fn a_frame_is_a_payload_behind_its_header() {
+        for report in reports() {
+            let alone = payload(&report).unwrap();
+            assert_eq!(encode(&report).unwrap()[HEADER..], alone);
+            assert_eq!(decode::<Report>(&alone), Ok(report));
+        }
+    }
+
+    #[test]
+    fn the_last_word_is_the_end_of_the_tree_and_not_that_of_its_root() {
+        let end = match reports().pop() {
+            Some(Report::Extinct(end)) => end,
+            other => panic!("{other:?}"),
+        };
+        let exited = |code| Ok(Report::RootExited(ExitStatus::Code(code)));
+        let extinct = || Ok(Report::Extinct(end.clone()));
+        let adopted = || Ok(Report::Adopted { granted: true });
+        for (said, expected) in [
+            (vec![extinct()], Ok((None, end.clone()))),
+            (vec![adopted(), exited(3), adopted(), extinct()], Ok((Some(ExitStatus::Code(3)), end.clone()))),
+            (vec![exited(3), Err("gone")], Err("gone")),
+            // Nothing is heard after it.
+            (vec![extinct(), exited(3)], Ok((None, end.clone()))),
+        ] {
+            let mut said = said.into_iter();
+            assert_eq!(last_word(|| said.next().unwrap_or(Err("nothing more"))), expected);
         }
     }
 }

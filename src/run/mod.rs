@@ -151,4 +151,16 @@ mod tests {
         }
         assert!(warn_after(u64::MAX) < u64::MAX);
     }
+
+    /// Node has both as arguments of `exit`, and one of them is always null.
+    #[test]
+    fn an_end_is_a_code_or_a_signal_and_never_both() {
+        for (status, code, signal) in [
+            (ExitStatus::Code(0), Some(0), None),
+            (ExitStatus::Code(0xc000_0005), Some(0xc000_0005), None),
+            (ExitStatus::Signal(9), None, Some(9)),
+        ] {
+            assert_eq!((status.code(), status.signal()), (code, signal), "{status:?}");
+        }
+    }
 }

@@ -60,4 +60,21 @@ mod tests {
             assert_eq!(status, expected, "{code} {ended_for} {ended_with} {asked:?}");
         }
     }
+
+    /// As in libuv: any other is ENOSYS there, also those that end a process elsewhere.
+    #[test]
+    fn only_four_signals_end_a_process_on_windows() {
+        let ending: Vec<i32> = (-1..=64).filter(|&signal| ends_on_windows(signal)).collect();
+        assert_eq!(ending, [SIGINT, SIGQUIT, SIGKILL, SIGTERM]);
+    }
+
+    #[test]
+    fn no_number_has_the_bit_of_another() {
+        let bits: Vec<u32> = (0..32).map(bit).collect();
+        assert_eq!(bits.iter().fold(0, |all, bit| all | bit), u32::MAX);
+        assert!(bits.iter().all(|bit| bit.count_ones() == 1));
+        for signal in [-1, 32, 64, i32::MIN, i32::MAX] {
+            assert_eq!(bit(signal), 0, "{signal}");
+        }
+    }
 }

@@ -99,6 +99,30 @@ fn decides_the_named_cases() {
     }
 }
 
+/// The event log and the report have them like this, and people search for them.
+#[test]
+fn facts_are_told_in_words_and_only_those_that_are_facts() {
+    let told = |facts: Facts| serde_json::to_string(&facts).unwrap();
+    let usual = r#""lease":"valid","boot":"same","namespace":"same","root":"alive","group":"ours","keeper""#;
+    for (facts, expected) in [
+        (CRASHED, format!(r#"{{"owner":"dead",{usual}:"dead","carriers":"true","state":"running"}}"#)),
+        (
+            Facts { carriers: false, steal_from_live: true, ..SERVICE },
+            format!(
+                r#"{{"owner":"dead",{usual}:"alive","carriers":"false","service":"true","state":"running"}}"#
+            ),
+        ),
+        (
+            Facts { owner: Owner::Me, keeper: Keeper::None, protected: Some(Protected::PidOne), ..CRASHED },
+            format!(
+                r#"{{"owner":"me",{usual}:"none","carriers":"true","state":"running","protected":"pid-one"}}"#
+            ),
+        ),
+    ] {
+        assert_eq!(told(facts), expected);
+    }
+}
+
 const OWNERS: [Owner; 4] = [Owner::Me, Owner::Alive, Owner::Dead, Owner::Unknown];
 const LEASES: [Lease; 3] = [Lease::Valid, Lease::Expired, Lease::None];
 const BOOTS: [Boot; 3] = [Boot::Same, Boot::Other, Boot::Unknown];
