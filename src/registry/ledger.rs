@@ -2,7 +2,7 @@
 //! follows on a thread of its own ([`super::upkeep`]).
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

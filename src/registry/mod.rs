@@ -36,6 +36,8 @@ pub use error::RegistryError;
 pub use instance::{Entry, Instance};
 pub use kept::Kept;
 pub use ledger::Registry;
+#[cfg(test)]
+pub(crate) use ledger::tests::Somewhere;
 pub use record::{Claim, Containment, Exit, Keeper, KeptRules, Line, Owner, Record, State};
 pub use scopes::ScopeLock;
 pub use table::Table;

@@ -79,9 +79,7 @@ pub fn adopt(owner: &Instance, key: &str, on_event: OnEvent) -> Result<Option<Ru
     let runtime = runtime::get().map_err(|error| AdoptError::Refused { reason: error.to_string() })?;
     let (entry, record, former) = take(owner, key)?;
     if record.state == State::Exited {
-        entry.over();
-        tell_end(&record, &counted(owner, on_event));
-        return Ok(None);
+        return conclude(owner, &entry, &record, &former, &counted(owner, on_event));
     }
     let run = listen(owner, runtime, entry, record, &former, on_event)?;
     owner.counters.reconciled(1);
@@ -155,13 +153,24 @@ fn follow(
         runtime.loop_handle.spawn(watch::watch(entry, record, Some(on_event)));
         return Ok(None);
     };
+    conclude(owner, &entry, &ended, former, &on_event)
+}
+
+/// A run whose end was written down: that is all there is to be told of it.
+fn conclude(
+    owner: &Instance,
+    entry: &Entry,
+    ended: &Record,
+    former: &Record,
+    on_event: &OnEvent,
+) -> Result<Option<Run>, AdoptError> {
     if ended.exit.as_ref().is_some_and(|exit| exit.survivors > 0) {
         // The entry still leads to them, and stays.
         owner.registry.give_back(former, &owner.id)?;
         return Err(AdoptError::Refused { reason: "it has ended, but not all of it".to_owned() });
     }
     entry.over();
-    tell_end(&ended, &on_event);
+    tell_end(ended, on_event);
     Ok(None)
 }
 
@@ -227,4 +236,97 @@ fn tell_end(record: &Record, on_event: &OnEvent) {
         escaped: Vec::new(),
         survivors: Vec::new(),
     }));
+}
+
+#[cfg(all(unix, test))]
+mod tests {
+    use std::process::{Child, Command, Stdio};
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::registry::import::tests::{file, ours};
+    use crate::registry::{self, Exit, Keeper, Line, Somewhere};
+
+    fn cat() -> (Child, ProcessRef) {
+        let child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let process = ProcessRef::capture(child.id().cast_signed()).unwrap();
+        (child, process)
+    }
+
+    fn ended(mut child: Child) {
+        drop(child.stdin.take());
+        child.wait().unwrap();
+    }
+
+    /// When the keeper has written down how its run has ended.
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    enum Written {
+        Before,
+        /// It went while somebody was about to take the run over.
+        SinceClaimed,
+    }
+
+    /// A run that has outlived its bot, and of which somebody may have outlived its keeper.
+    #[test]
+    fn the_entry_of_a_run_that_has_left_survivors_still_leads_to_them() {
+        for (written, survivors) in [
+            (Written::Before, 0),
+            (Written::SinceClaimed, 0),
+            (Written::Before, 1),
+            (Written::SinceClaimed, 1),
+        ] {
+            let case = format!("{written:?}-{survivors}");
+            let Somewhere(owner) = &Somewhere::new(&case);
+            let ((survivor, root), (keeper, keeper_process)) = (cat(), cat());
+            ended(keeper);
+            let running = Record {
+                pid: root.pid,
+                start_token: Some(root.clone()),
+                keeper: Some(Keeper { start_token: keeper_process, address: "00000".into() }),
+                state: State::Running,
+                ..ours(root.pid)
+            };
+            let key = running.key();
+            std::fs::write(owner.registry.path(), file(&[running.clone()])).unwrap();
+            let write = || {
+                let exit = Exit {
+                    at_ms: registry::now_ms(),
+                    reason: "owner-exit".into(),
+                    ending: "owner-exit".into(),
+                    limit_ms: 0,
+                    exit_code: Some(7),
+                    signal: None,
+                    survivors,
+                };
+                registry::record_end(owner.registry.path(), &Line::Ended { key: key.clone(), exit }).unwrap();
+            };
+            if written == Written::Before {
+                write();
+            }
+            // As a reaper does it that was told to adopt.
+            let former = owner.registry.load().unwrap().get(&key).unwrap().clone();
+            let claim = Claim { key: key.clone(), from: former.owner_instance_id.clone() };
+            let claimed = owner.claim(vec![claim]).unwrap().remove(0);
+            owner.adopt(claimed, former.clone());
+            if written == Written::SinceClaimed {
+                write();
+            }
+
+            let (tell, told) = mpsc::channel();
+            let adopted = adopt(owner, &key, Arc::new(move |event| drop(tell.send(event))));
+            let left = owner.registry.load().unwrap().get(&key).cloned();
+            let exits: Vec<_> =
+                told.try_iter().filter(|event| matches!(event, RunEvent::Extinct(_))).collect();
+            if survivors == 0 {
+                assert!(matches!(adopted, Ok(None)), "{case}: {adopted:?}");
+                assert_eq!((left, exits.len()), (None, 1), "{case}");
+            } else {
+                assert_eq!(adopted.unwrap_err().code(), "ERR_OWNED_NOT_ADOPTED", "{case}");
+                let left = left.unwrap();
+                assert_eq!((left.state, left.owner_instance_id), (State::Exited, former.owner_instance_id));
+                assert_eq!(exits.len(), 0, "{case}: what has survivors was not told to be over");
+            }
+            ended(survivor);
+        }
+    }
 }

@@ -207,3 +207,53 @@ impl Run {
         self.0.line.ask(request)
     }
 }
+
+#[cfg(all(unix, test))]
+mod tests {
+    use super::*;
+    use crate::identity::ProcessRef;
+    use crate::keeper::channel;
+    use crate::registry::Somewhere;
+    use crate::registry::import::tests::ours;
+    use crate::run::signal::SIGTERM;
+    use crate::runtime;
+
+    const GRACE_MS: u64 = 10_000;
+    const CANCELS: u64 = 60_000;
+
+    /// What a run is told, and which grace its keeper has from then on until it is killed.
+    #[test]
+    fn what_is_heard_after_a_cancel_may_shorten_its_grace_but_a_silence_does_not() {
+        let cancel = |run: &Run| run.cancel(SIGTERM, CANCELS, "manual-cancel").unwrap();
+        let silent = |run: &Run| run.silent(1);
+        let hasty = |run: &Run| run.cancel(SIGTERM, 0, "manual-cancel").unwrap();
+        let cases: [(&str, &[&dyn Fn(&Run)], Option<u64>); 7] = [
+            ("a silence", &[&silent], None),
+            ("a silence, answered", &[&silent, &Run::ending], Some(GRACE_MS)),
+            ("a cancel", &[&cancel], Some(CANCELS)),
+            ("a silence while it is cancelled", &[&cancel, &silent], Some(CANCELS)),
+            ("a cancel while it is silent", &[&silent, &cancel], Some(CANCELS)),
+            ("a second cancel", &[&cancel, &hasty], Some(0)),
+            ("a second one that has more time", &[&hasty, &cancel], Some(0)),
+        ];
+        let Somewhere(instance) = &Somewhere::new("silence");
+        for (index, (name, told, grace_ms)) in cases.into_iter().enumerate() {
+            let (ours_end, _theirs) = channel::pair().unwrap();
+            let entry = instance.begin(ours(4242 + i32::try_from(index).unwrap()), false).unwrap();
+            // Nobody has that number and that start: there is nobody to be woken, or killed.
+            let line = Line::new(ours_end, ProcessRef::known(1, 1));
+            let run = Run::new(line, runtime::get().unwrap(), entry, GRACE_MS, None, None);
+            let before = Instant::now();
+            told.iter().for_each(|tell| tell(&run));
+            let limit = |ms: u64| Duration::from_millis(ms) + PATIENCE;
+            let bites_at = run.watchdog().as_ref().and_then(|watchdog| watchdog.bites_at);
+            let after = grace_ms.map(|ms| before + limit(ms)..=Instant::now() + limit(ms));
+            match (bites_at, after) {
+                (None, None) => {}
+                (Some(at), Some(expected)) => assert!(expected.contains(&at), "{name}"),
+                other => panic!("{name}: {other:?}"),
+            }
+            run.over();
+        }
+    }
+}

@@ -372,3 +372,24 @@ pub fn refused_with(payload: &[u8]) -> Errno {
 fn encode(message: &impl serde::Serialize) -> Result<Vec<u8>, LaunchError> {
     protocol::encode(message).map_err(|_| LaunchError::refused(Errno::E2BIG))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// It hears everybody's keepers, and whoever starts a run may have to wait for a keeper that was stopped.
+    #[test]
+    fn the_native_thread_does_not_wait_for_whoever_starts_a_run() {
+        let launcher = Launcher::new(PathBuf::new(), 1);
+        let starting = launcher.shared();
+        let (restock, (tell, told)) = (launcher.restock(), mpsc::channel());
+        std::thread::spawn(move || {
+            restock();
+            tell.send(())
+        });
+        assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok(()));
+        drop(starting);
+    }
+}
