@@ -15,7 +15,7 @@ import {
   supervise,
   until,
 } from './support/bots.mjs'
-import { assertReport, crashed, kept, mistaken, owned } from './support/orphans.mjs'
+import { assertReport, crashed, crashedAs, kept, mistaken, owned } from './support/orphans.mjs'
 import { NO_KEEPER, posixOnly } from './support/system.mjs'
 
 const options = { timeout: 120_000 }
@@ -85,6 +85,15 @@ describe('a policy', together, () => {
     const { next, pid, witness } = await kept(t)
     assertReport(await next.reapOrphans({ policy: 'terminate' }), { killed: [pid] })
     assertGone(witness)
+  })
+
+  test("'adopt' ends what a run has left when it ended: there is nobody to take over", options, async (t) => {
+    const exit = { atMs: Date.now(), reason: 'owner-exit', ending: 'owner-exit', exitCode: 0, signal: null }
+    const ended = { state: 'exited', exit: { ...exit, survivors: 1 } }
+    const { next, path, pid, witness } = await crashedAs(t, () => ended)
+    assertReport(await next.reapOrphans({ policy: 'adopt' }), { killed: [pid] })
+    assertGone(witness)
+    await until(() => entriesOf(path).length === 0, 'no entry is left')
   })
 
   test("'adopt' takes over", options, async (t) => {

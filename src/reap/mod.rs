@@ -31,7 +31,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::identity;
-use crate::registry::{Claim, Instance, Kept, Record, RegistryError};
+use crate::registry::{Claim, Instance, Kept, Record, RegistryError, State};
 use crate::run::Policy;
 use crate::run::signal::SIGTERM;
 use classify::{Action, Facts, Owner, Reason, Report};
@@ -160,7 +160,7 @@ pub fn carry_out(
     grace_ms: Option<u64>,
 ) -> Result<Vec<Done>, RegistryError> {
     for planned in
-        planned.iter_mut().filter(|planned| planned.decided.action == Verb::Adopt && is_being_ended(planned))
+        planned.iter_mut().filter(|planned| planned.decided.action == Verb::Adopt && is_ending(planned))
     {
         planned.decided.action = Verb::End;
     }
@@ -250,10 +250,10 @@ fn look_again(planned: &mut [Planned], observer: &Observer) {
     }
 }
 
-/// Its keeper is at it: then there is nothing to take over.
-fn is_being_ended(planned: &Planned) -> bool {
-    planned.decided.facts.seen.keeper == classify::Keeper::Alive
-        && planned.record.on_owner_exit == Policy::Kill
+/// There is nothing to take over: its keeper is at it, or was, and has left something.
+fn is_ending(planned: &Planned) -> bool {
+    let kept = planned.decided.facts.seen.keeper == classify::Keeper::Alive;
+    kept && planned.record.on_owner_exit == Policy::Kill || planned.record.state == State::Exited
 }
 
 /// Makes every entry that is to be touched ours, for as far as nobody is faster.
