@@ -5,10 +5,10 @@ import { rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { promisify } from 'node:util'
-import { program } from './support/fixtures.mjs'
+import { library, program } from './support/fixtures.mjs'
 import { startBot } from './support/obedient-bot.mjs'
 import { openRegistry } from './support/registry.mjs'
-import { NO_KEEPER, posixOnly } from './support/system.mjs'
+import { linuxOnly, NO_KEEPER, NO_PRELOADING, posixOnly } from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
 describe('when a bot ends', () => {
@@ -42,19 +42,26 @@ describe('when a bot ends', () => {
     await registry.lacks(runId)
   })
 
+  /** A bot that spawns and exits in the same tick. Its keeper has to tell how the run has ended, if it knows whom. */
+  async function exitAtOnce(t, more) {
+    const script = `require('spawn-owned').spawnOwned('sleep', ['600'], { runId: 'run', stdio: 'ignore' }); process.exit(0)`
+    const registry = openRegistry(t)
+    const env = { ...process.env, SPAWN_OWNED_REGISTRY: registry.path, ...more }
+    await promisify(execFile)(process.execPath, ['-e', script], { env, cwd: import.meta.dirname })
+    const { exit } = await registry.has('run', 'exited')
+    assert.equal(exit.reason, 'owner-exit')
+  }
+
   test(
     'by process.exit() in the tick in which it has spawned, its keeper knows what it keeps',
     posixOnly(NO_KEEPER),
     async (t) => {
-      const script = `require('spawn-owned').spawnOwned('sleep', ['600'], { runId: 'run', stdio: 'ignore' }); process.exit(0)`
-      for (let round = 0; round < 10; round++) {
-        const registry = openRegistry(t)
-        const env = { ...process.env, SPAWN_OWNED_REGISTRY: registry.path }
-        await promisify(execFile)(process.execPath, ['-e', script], { env, cwd: import.meta.dirname })
-        const { exit } = await registry.has('run', 'exited')
-        assert.equal(exit.reason, 'owner-exit')
-      }
+      for (let round = 0; round < 10; round++) await exitAtOnce(t)
     },
+  )
+
+  test('so, and its native thread had no time to tell, it does as well', linuxOnly(NO_PRELOADING), (t) =>
+    exitAtOnce(t, { LD_PRELOAD: library('holds-the-native-thread') }),
   )
 
   test(

@@ -23,6 +23,12 @@ export function program(name) {
   return compiled.get(name)
 }
 
+/** Path of the library built from `fixtures/<name>.c`, to be preloaded. Linux. */
+export function library(name) {
+  if (!compiled.has(name)) compiled.set(name, compile(name, '-shared', '-fPIC'))
+  return compiled.get(name)
+}
+
 /** The command that runs `fixtures/<name>.sh`; on Windows a program that does the same. */
 export const shellScript = (name, ...args) =>
   isWindows ? [program(name), args] : ['sh', [at(`${name}.sh`), ...args]]
@@ -34,7 +40,7 @@ function forWindows(name) {
 
 // Test files run in parallel processes: each compiles under a name of its own, and rename makes the last one
 // win without anybody ever executing half a file.
-function compile(name) {
+function compile(name, ...more) {
   const source = at(`${name}.c`)
   const binary = at(`bin/${name}`)
   const newest = Math.max(modified(source), modified(at('witness.h')))
@@ -42,7 +48,7 @@ function compile(name) {
 
   mkdirSync(at('bin'), { recursive: true })
   const unfinished = `${binary}.${process.pid}`
-  const flags = ['-std=c11', '-D_GNU_SOURCE', '-pthread', '-O1', '-Wall', '-Wextra']
+  const flags = ['-std=c11', '-D_GNU_SOURCE', '-pthread', '-O1', '-Wall', '-Wextra', ...more]
   try {
     execFileSync('cc', [...flags, '-o', unfinished, source], { stdio: 'pipe' })
     renameSync(unfinished, binary)

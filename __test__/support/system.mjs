@@ -65,6 +65,7 @@ export const NO_MOUNTS = 'a small disk is mounted for this test as only Linux do
 export const NO_STOPPING = 'a process cannot be stopped on Windows'
 export const NO_SUBREAPER =
   'only Linux has subreapers: elsewhere on Unix whoever leaves its session and loses its parent unseen, without the cookie, is not found'
+export const NO_PRELOADING = 'a library is preloaded for this test as only Linux does it'
 export const NO_REAL_TIME = 'only Linux has real-time signals'
 export const NO_SETSID = 'only Linux has the setsid command'
 
