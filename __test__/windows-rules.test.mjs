@@ -2,15 +2,14 @@
 // process.platform, so both can be compared anywhere; what Windows then does with it is in windows.test.mjs.
 import assert from 'node:assert/strict'
 import child_process from 'node:child_process'
-import { createRequire } from 'node:module'
 import { constants } from 'node:os'
 import { describe, test } from 'node:test'
-import { fileURLToPath } from 'node:url'
+import { sources } from './support/sources.mjs'
 
 const skip = process.platform === 'win32' && 'there is a real Windows here: see windows.test.mjs'
 
 /** Our sources as they are on Windows. */
-const ours = skip ? undefined : await onWindows(bundle)
+const ours = skip ? undefined : await onWindows(() => sources('options', 'signals', 'windows'))
 
 async function onWindows(action) {
   const platform = Object.getOwnPropertyDescriptor(process, 'platform')
@@ -20,23 +19,6 @@ async function onWindows(action) {
   } finally {
     Object.defineProperty(process, 'platform', platform)
   }
-}
-
-async function bundle() {
-  const { buildSync } = await import('esbuild')
-  const { outputFiles } = buildSync({
-    stdin: {
-      contents: ['options', 'signals', 'windows'].map((name) => `export * from './${name}.js'`).join('\n'),
-      resolveDir: fileURLToPath(new URL('../ts', import.meta.url)),
-    },
-    bundle: true,
-    platform: 'node',
-    format: 'cjs',
-    write: false,
-  })
-  const module = { exports: {} }
-  new Function('module', 'require', outputFiles[0].text)(module, createRequire(import.meta.url))
-  return module.exports
 }
 
 const facts = ({ file, args, envPairs, windowsHide, windowsVerbatimArguments }) => ({

@@ -4,13 +4,14 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:
 import { SourceMap } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join, normalize, relative } from 'node:path'
-import { pathToFileURL } from 'node:url'
+import { fileURLToPath, pathToFileURL } from 'node:url'
 import { bundle, bundles } from '../bundles.mjs'
 import { installPeers } from '../peers.mjs'
 import { root } from '../tools.mjs'
 
 const folder = join(root, 'target', 'coverage')
 const dist = join(root, 'dist')
+const sources = `${pathToFileURL(join(root, 'ts'))}/`
 
 /** By path, `{ lines, covered, missed }`. */
 export function typescriptCoverage(wanted) {
@@ -22,7 +23,8 @@ export function typescriptCoverage(wanted) {
   for (const name of readdirSync(told)) note(JSON.parse(readFileSync(join(told, name), 'utf8')), executed)
   const lines = new Map()
   for (const [script, bytes] of executed) spread(script, bytes, lines)
-  return new Map([...lines].map(([path, hits]) => [path, sum(hits)]))
+  const ours = [...lines].filter(([path]) => path.startsWith('ts/'))
+  return new Map(ours.map(([path, hits]) => [path, sum(hits)]))
 }
 
 function runTests(wanted, told) {
@@ -47,17 +49,18 @@ function runTests(wanted, told) {
 }
 
 /** Marks what one process has executed of each script of ours. */
-function note({ result }, executed) {
+function note({ result, 'source-map-cache': maps = {} }, executed) {
   for (const { url, functions } of result) {
-    const script = scripts().get(url)
+    // The first is the script itself.
+    const script = bundleAt(url, functions[0].ranges[0].endOffset) ?? sourcesAt(maps[url])
     if (!script) continue
     // Inner ranges come after the outer ones whose counts they correct.
     const ranges = functions.flatMap((one) => one.ranges)
     ranges.sort((a, b) => a.startOffset - b.startOffset || b.endOffset - a.endOffset)
-    const now = new Uint8Array(script.code.length)
+    const now = new Uint8Array(script.length)
     for (const { startOffset, endOffset, count } of ranges)
       now.fill(count > 0 ? 1 : 0, startOffset, endOffset)
-    const before = executed.get(script) ?? new Uint8Array(script.code.length)
+    const before = executed.get(script) ?? new Uint8Array(script.length)
     executed.set(
       script,
       before.map((byte, index) => byte | now[index]),
@@ -67,36 +70,55 @@ function note({ result }, executed) {
 
 let known
 
-/** Our bundles by URL, with maps back to their sources: built again, in another place, and to the byte the same. */
-function scripts() {
-  if (known) return known
-  const place = join(folder, 'maps')
-  known = new Map()
-  for (const name of bundles.keys()) {
-    bundle(name, place, '--sourcemap=external')
-    const code = readFileSync(join(place, `${name}.js`), 'utf8')
-    if (code !== readFileSync(join(dist, `${name}.js`), 'utf8')) {
-      throw new Error(`dist/${name}.js is not what ts/${name}.ts is built to: npm run build`)
-    }
-    const map = JSON.parse(readFileSync(join(place, `${name}.js.map`), 'utf8'))
-    known.set(pathToFileURL(join(dist, `${name}.js`)).href, { code, map: new SourceMap(map), place })
-  }
-  return known
+/** One of our bundles, or a copy in a place where a test has installed it. Who has changed it there has made it longer or shorter. */
+function bundleAt(url, length) {
+  const [, name] = /\/dist\/([^/]+)\.js$/.exec(url) ?? []
+  known ??= readBundles()
+  const script = known.get(name)
+  return script?.length === length ? script : undefined
 }
 
-/** Brings marks on a bundle back to lines of its sources: a line is executed if anything of it is. */
-function spread({ code, map, place }, bytes, lines) {
-  let [line, column] = [0, 0]
-  for (let offset = 0; offset < code.length; offset += 1) {
-    const { originalSource, originalLine } = map.findEntry(line, column)
-    if (originalSource) {
-      const path = relative(root, normalize(join(place, originalSource)))
+/** Our bundles by name, with maps back to their sources: built again, in another place, and to the byte the same. */
+function readBundles() {
+  const place = join(folder, 'maps')
+  return new Map(
+    [...bundles.keys()].map((name) => {
+      bundle(name, place, '--sourcemap=external')
+      const code = readFileSync(join(place, `${name}.js`), 'utf8')
+      if (code !== readFileSync(join(dist, `${name}.js`), 'utf8')) {
+        throw new Error(`dist/${name}.js is not what ts/${name}.ts is built to: npm run build`)
+      }
+      const map = JSON.parse(readFileSync(join(place, `${name}.js.map`), 'utf8'))
+      const lines = code.split('\n').map((line) => line.length)
+      return [name, scriptOf(lines, map, (source) => normalize(join(place, source)))]
+    }),
+  )
+}
+
+/** What a test has made of single files of ts/ (`__test__/support/sources.mjs`), by the map that it has in itself. */
+function sourcesAt(found) {
+  if (!found?.data?.sources.some((source) => source.startsWith(sources))) return undefined
+  return scriptOf(found.lineLengths, found.data, (source) => fileURLToPath(source))
+}
+
+/** `lines`: how long they are. */
+function scriptOf(lines, map, pathOf) {
+  const length = lines.reduce((sum, line) => sum + line + 1, -1)
+  return { lines, length, map: new SourceMap(map), pathOf }
+}
+
+/** Brings marks on a script back to lines of its sources: a line is executed if anything of it is. */
+function spread({ lines: lengths, map, pathOf }, bytes, lines) {
+  let offset = 0
+  for (const [line, length] of lengths.entries()) {
+    for (let column = 0; column <= length; column += 1, offset += 1) {
+      const { originalSource, originalLine } = map.findEntry(line, column)
+      if (!originalSource) continue
+      const path = relative(root, pathOf(originalSource))
       if (!lines.has(path)) lines.set(path, new Map())
       const hits = lines.get(path)
       hits.set(originalLine + 1, Boolean(hits.get(originalLine + 1)) || bytes[offset] === 1)
     }
-    if (code[offset] === '\n') [line, column] = [line + 1, 0]
-    else column += 1
   }
 }
 

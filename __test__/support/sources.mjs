@@ -1,0 +1,32 @@
+// Decisions by themselves: single files of ts/, which no entry of the package offers.
+import { mkdtempSync, rmSync } from 'node:fs'
+import { createRequire } from 'node:module'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+const require = createRequire(import.meta.url)
+
+/** What `ts/<name>.ts` exports, for all of them together. None that needs the native part. */
+export async function sources(...names) {
+  const { buildSync } = await import('esbuild')
+  const folder = mkdtempSync(join(tmpdir(), 'sources-'))
+  try {
+    const outfile = join(folder, 'sources.cjs')
+    buildSync({
+      stdin: {
+        contents: names.map((name) => `export * from './${name}.js'`).join('\n'),
+        resolveDir: fileURLToPath(new URL('../../ts', import.meta.url)),
+      },
+      outfile,
+      bundle: true,
+      platform: 'node',
+      format: 'cjs',
+      // By which `npm run coverage` knows what was executed.
+      sourcemap: 'inline',
+    })
+    return require(outfile)
+  } finally {
+    rmSync(folder, { recursive: true })
+  }
+}
