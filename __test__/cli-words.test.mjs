@@ -1,0 +1,171 @@
+// What the command line reads and writes, word by word: the parts of it that decide, without a process.
+import assert from 'node:assert/strict'
+import { describe, test } from 'node:test'
+import { sources } from './support/sources.mjs'
+
+const { parseDuration, parseSize, formatAge, formatBytes, formatCpu, ...rest } = await sources(
+  'cli/durations',
+  'cli/help',
+  'cli/event-log',
+  'cli/runs',
+  'cli/spec',
+  'cli/commands/events',
+)
+const { COMMANDS, COMMON, EXIT_CODES, differences, manPage, parseDecision, shortIds } = rest
+
+const [SECOND, MINUTE, HOUR, DAY] = [1000, 60_000, 3_600_000, 86_400_000]
+const [K, M, G, T] = [2 ** 10, 2 ** 20, 2 ** 30, 2 ** 40]
+
+/** One test for each line of a table. */
+function table(title, answer, lines) {
+  describe(title, () => {
+    for (const [given, expected] of lines) test(`${given}`, () => assert.deepEqual(answer(given), expected))
+  })
+}
+
+table('a duration', parseDuration, [
+  ['90s', 90 * SECOND],
+  ['90', 90 * SECOND],
+  ['1.5', 1.5 * SECOND],
+  ['250ms', 250],
+  ['5m', 5 * MINUTE],
+  ['1h30m', 1.5 * HOUR],
+  ['2d', 2 * DAY],
+  ['0.5ms', 1],
+  ['', undefined],
+  ['s', undefined],
+  ['5 m', undefined],
+  ['-5s', undefined],
+  ['5S', undefined],
+  ['1e3', undefined],
+  ['90s!', undefined],
+])
+
+table('a size', parseSize, [
+  ['1048576', M],
+  ['512M', 512 * M],
+  ['512m', 512 * M],
+  ['2G', 2 * G],
+  ['2GiB', 2 * G],
+  ['2gb', 2 * G],
+  ['1.5k', 1.5 * K],
+  ['1T', T],
+  ['7b', 7],
+  ['', undefined],
+  ['M', undefined],
+  ['-1', undefined],
+  ['2 G', undefined],
+  ['2P', undefined],
+  ['1e3', undefined],
+])
+
+table('an age', formatAge, [
+  [-1, '0s'],
+  [999, '0s'],
+  [45 * SECOND, '45s'],
+  [12 * MINUTE + 3 * SECOND, '12m03s'],
+  [3 * HOUR + 20 * MINUTE, '3h20m'],
+  [5 * DAY + 4 * HOUR, '5d04h'],
+])
+
+table('the time of a processor', formatCpu, [
+  [0, '0.00s'],
+  [34, '0.03s'],
+  [9_999, '10.00s'],
+  [12_500, '12.5s'],
+  [3 * MINUTE + 20 * SECOND, '3m20s'],
+])
+
+table('so many bytes', formatBytes, [
+  [0, '0B'],
+  [1023, '1023B'],
+  [K, '1.0K'],
+  [9.9 * K, '9.9K'],
+  [10 * K, '10K'],
+  // Not 1024K.
+  [1023.6 * K, '1.0M'],
+  [3.25 * G, '3.3G'],
+  [5000 * T, '5000T'],
+])
+
+describe('an id is shown', () => {
+  const [one, other] = ['01234567-89ab-4def-8123-456789abcdef', '01234567-89ff-4def-8123-456789abcdef']
+  for (const [why, ids, expected] of [
+    ['short, if it is made up', [one], ['01234567']],
+    ['by as much as tells it from all others', [one, other], ['01234567-89a', '01234567-89f']],
+    [
+      'whole, if people have chosen it',
+      ['nightly-build-of-tuesday', one],
+      ['nightly-build-of-tuesday', '01234567'],
+    ],
+    ['whole, if another begins with all of it', [one, `${one}-again`], [one, `${one}-again`]],
+  ])
+    test(why, () => assert.deepEqual([...shortIds(ids).values()], expected))
+})
+
+describe('a line of the event log', () => {
+  const line = (cmd, reason) =>
+    `2026-01-02T03:04:05.678Z KILLED pid=42 cmd=${cmd} age=5s status=confirmed reason=${reason}`
+  const decision = { at: '2026-01-02T03:04:05.678Z', what: 'KILLED', pid: 42, age: '5s', status: 'confirmed' }
+  for (const [why, text, expected] of [
+    ['is read', line('"sleep 9"', '"it is"'), { ...decision, command: 'sleep 9', reason: 'it is' }],
+    [
+      'may have anything in quotes',
+      line('"a \\" reason=\\"b\\""', '"c\\\\"'),
+      { ...decision, command: 'a " reason="b"', reason: 'c\\' },
+    ],
+    ['is none if it is torn', line('"sleep 9"', '"it is"').slice(0, -1), undefined],
+    ['is none if it goes on', `${line('"sleep 9"', '"it is"')} more`, undefined],
+    ['is none if its quotes are not those of JSON', line('"\\x"', '"it is"'), undefined],
+    ['is none if it says something else', line('"x"', '"y"').replace('KILLED', 'SPARED'), undefined],
+    ['is none if there is nothing', '', undefined],
+  ])
+    test(why, () => assert.deepEqual(parseDecision(text), expected))
+})
+
+describe('what has become of a run between two looks', () => {
+  const run = { runId: 'r', botPid: 7, state: 'running' }
+  const changes = (before, after) => {
+    const look = (record) => new Map(record ? [['r', record]] : [])
+    return differences(look(before), look(after)).map(({ what, record }) => [what, record])
+  }
+  const exiting = { ...run, state: 'exiting' }
+  const adopted = { ...run, botPid: 8 }
+  for (const [why, before, after, expected] of [
+    ['nothing', run, { ...run }, []],
+    ['it has come', undefined, run, [['appeared', run]]],
+    ['it is gone, as it was last', run, undefined, [['gone', run]]],
+    ['its state', run, exiting, [['exiting', exiting]]],
+    ['its owner', run, adopted, [['adopted', adopted]]],
+    [
+      'both: the state is said',
+      run,
+      { ...adopted, state: 'exiting' },
+      [['exiting', { ...adopted, state: 'exiting' }]],
+    ],
+  ])
+    test(why, () => assert.deepEqual(changes(before, after), expected))
+})
+
+describe('the man page', () => {
+  const page = manPage('1.2.3')
+
+  test('has every command, every option and every exit status', () => {
+    const text = page.join('\n').replaceAll('\\-', '-')
+    for (const { name, options } of COMMANDS) {
+      assert.ok(text.includes(`.SS "${name}`), name)
+      for (const option of [...options, ...COMMON]) assert.ok(text.includes(`--${option.name}`), option.name)
+    }
+    for (const [code] of EXIT_CODES) assert.ok(text.includes(`\n.B ${code}\n`), code)
+    assert.match(text, /1\.2\.3/)
+  })
+
+  // A text that begins with one is a request to troff, and is swallowed. So is what follows a backslash.
+  test('says nothing to troff that is meant for people', () => {
+    for (const line of page) {
+      assert.doesNotMatch(line, /\n/)
+      assert.match(line, /^(?:\.(?:TH|SH|SS|TP|PP|B|I|RI) ?|[^.'])/, line)
+      assert.doesNotMatch(line, /\\(?![-e&])/, line)
+    }
+  })
+})
