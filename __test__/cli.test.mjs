@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { readFileSync, writeFileSync } from 'node:fs'
+import { appendFileSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { describe, test } from 'node:test'
 import { createSupervisor } from 'spawn-owned'
@@ -397,6 +398,26 @@ test('events -f goes on: runs that come and go', options, async (t) => {
   await Promise.all(children.map((child) => child.cancel()))
   await until('gone')
   assert.ok(children.some((child) => child.runId === runId))
+})
+
+test('events -f misses no decision when the log is replaced by the next one', options, async (t) => {
+  const registryPath = freshRegistry([])
+  const log = join(dirname(registryPath), 'orphan-events.log')
+  const line = (pid) =>
+    `2026-01-02T03:04:05.678Z KILLED pid=${pid} cmd="x" age=1s status=confirmed reason="y"\n`
+  writeFileSync(log, line(1))
+  const args = [cli, 'events', '-f', '--registry', registryPath]
+  const it = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] })
+  t.after(() => it.kill('SIGKILL'))
+  const lines = createInterface({ input: it.stdout })[Symbol.asyncIterator]()
+  assert.equal((await lines.next()).value, line(1).trimEnd())
+  // All at once, as the log does it, so nobody has read the second line before it is elsewhere.
+  writeFileSync(`${log}.next`, line(3))
+  appendFileSync(log, line(2))
+  renameSync(log, `${log}.1`)
+  renameSync(`${log}.next`, log)
+  assert.equal((await lines.next()).value, line(2).trimEnd())
+  assert.equal((await lines.next()).value, line(3).trimEnd())
 })
 
 test('the man page has every command and every option', async () => {
