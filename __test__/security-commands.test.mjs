@@ -13,7 +13,7 @@ import {
 } from './support/bots.mjs'
 import { program } from './support/fixtures.mjs'
 import { linuxTests, NO_PROC } from './support/system.mjs'
-import { openWitness } from './support/witness.mjs'
+import { CLEANED_UP, openWitness } from './support/witness.mjs'
 
 const { describe, test } = linuxTests(NO_PROC)
 const options = { timeout: 120_000 }
@@ -97,5 +97,68 @@ describe('a command that traces its keeper, and holds it still,', together, () =
     const { killed, alreadyDead } = await supervise(path).reapOrphans()
     assert.deepEqual([...killed, ...alreadyDead], [pid])
     assertGone(witness)
+  })
+})
+
+// Nothing but its parents leads to that tracer: no group, no cookie. And a keeper that is traced is not waited for when it is dead.
+describe('a command that traces its keeper from afar', together, () => {
+  const tracer = program('traces-its-keeper-from-afar')
+
+  /** Both of its processes, and whether it was let. */
+  async function standing(t, witness) {
+    await witness.ready(2)
+    if (witness.count(CLEANED_UP) > 0) t.diagnostic('the system does not let it: nobody is traced')
+  }
+
+  test('goes with a keeper that is killed', options, async (t) => {
+    const supervisor = supervise(freshRegistry())
+    const witness = openWitness(t)
+    const run = supervisor.spawnOwned(tracer, [witness.path], { stdio: 'ignore', graceMs: 100 })
+    await standing(t, witness)
+    process.kill(keeperOf(supervisor.list()[0]), 'SIGKILL')
+    const { reason, survivors } = await run.wait()
+    assert.ok(witness.isGone(), `resolved although processes exist:\n${witness.holders()}`)
+    assert.deepEqual([reason, survivors], ['lost', []])
+  })
+
+  test('goes with a keeper that is killed when there is no bot any more', options, async (t) => {
+    const path = freshRegistry()
+    const bot = await startBot(t, path)
+    const witness = openWitness(t)
+    await bot.ask('spawn', tracer, [witness.path], { onOwnerExit: 'keep', graceMs: 100 })
+    await standing(t, witness)
+    const keeper = keeperOf(supervise(path).list()[0])
+    const zygote = statOf(keeper).parent
+    await bot.kill()
+    const hearsNobody = () => Object.values(openIn(zygote)).every((it) => !it.startsWith('socket:'))
+    await until(hearsNobody, 'the zygote has noticed')
+    process.kill(keeper, 'SIGKILL')
+    await witness.gone(45_000)
+  })
+
+  test('cannot hold it at its exit: it is ended by a cancel', options, async (t) => {
+    const supervisor = supervise(freshRegistry())
+    const witness = openWitness(t)
+    const run = supervisor.spawnOwned(tracer, [witness.path, 'at-exit'], { stdio: 'ignore', graceMs: 100 })
+    await standing(t, witness)
+    process.kill(keeperOf(supervisor.list()[0]), 'SIGKILL')
+    const cancelled = run.cancel()
+    // Before it ends by itself.
+    await witness.gone(45_000)
+    assert.deepEqual((await cancelled).survivors, [])
+  })
+
+  test('cannot hold it at its exit: it is ended by the next bot', options, async (t) => {
+    const path = freshRegistry()
+    const bot = await startBot(t, path)
+    const witness = openWitness(t)
+    const { pid } = await bot.ask('spawn', tracer, [witness.path, 'at-exit'], { graceMs: 100 })
+    await standing(t, witness)
+    const supervisor = supervise(path)
+    process.kill(keeperOf(supervisor.list()[0]), 'SIGKILL')
+    await bot.kill()
+    const { killed } = await supervisor.reapOrphans()
+    assert.deepEqual(killed, [pid])
+    await witness.gone(45_000)
   })
 })

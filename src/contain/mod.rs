@@ -37,6 +37,8 @@ mod shell;
 pub(crate) mod snapshot;
 #[cfg(target_os = "linux")]
 pub mod subreaper;
+#[cfg(unix)]
+pub mod tracer;
 pub mod tree;
 #[cfg(unix)]
 mod wait;
@@ -84,6 +86,16 @@ impl Limits {
     pub fn is_none(&self) -> bool {
         *self == Self::default()
     }
+}
+
+/// What a zygote has learned by waiting for its children.
+#[cfg(unix)]
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Reaped {
+    /// A keeper did not end as if all were well: there may be orphans.
+    pub left_something: bool,
+    /// One that was no keeper was among them. So some keeper is dead, known or not.
+    pub has_orphan: bool,
 }
 
 #[cfg(unix)]

@@ -8,7 +8,8 @@ use std::iter;
 
 use super::snapshot::{Snapshot, children};
 use super::wait::{any_stopped, kill, wait_for_any};
-use super::{SIGCONT, SIGKILL};
+use super::{Reaped, SIGCONT, SIGKILL};
+use crate::identity::read_stat;
 use crate::run::ExitStatus;
 
 /// Of how many [`Family::reap`] takes note at a time. Orphans that do nothing but fork and die must not keep us from everything else.
@@ -45,21 +46,40 @@ impl Family {
         children(self.me).iter().any(|child| self.is_orphan(*child))
     }
 
-    /// Collects whoever has ended, and lets whoever was stopped go on: a command can stop its keeper. True if a keeper did not
-    /// end as if all were well, so that there may be orphans.
+    /// Collects whoever has ended, and lets whoever was stopped go on: a command can stop its keeper.
     ///
     /// What it costs does not depend on how many keepers there are: this is done for every run that begins or ends.
-    pub fn reap(&mut self) -> bool {
-        let mut left_something = false;
+    pub fn reap(&mut self) -> Reaped {
+        let mut reaped = Reaped::default();
         for (child, status) in iter::from_fn(wait_for_any).take(MOST_AT_ONCE) {
-            left_something |= self.keepers.remove(&child) && status != ExitStatus::Code(0);
+            let is_keeper = self.keepers.remove(&child);
+            reaped.left_something |= is_keeper && status != ExitStatus::Code(0);
+            reaped.has_orphan |= !is_keeper;
         }
         for child in iter::from_fn(any_stopped).take(MOST_AT_ONCE) {
             if self.keepers.contains(&child) {
                 let _ = kill(child, SIGCONT);
             }
         }
-        left_something
+        reaped
+    }
+
+    /// Whether this keeper is dead although nobody lets us wait for it. One that is traced is its tracer's to wait for, and we are not even
+    /// told of its death, until the tracer has let go of it or is gone. That may never be: what has come to us may be the tracer.
+    ///
+    /// From here on it is one of the orphans, which there are until it can be waited for. To signal it does nothing, and hits nobody
+    /// else: as long as we have not waited for it, nobody has its number. Should it have ended well in the very moment, there is nobody
+    /// else to be ended, and the next look finds it gone.
+    pub fn has_lost(&mut self, keeper: i32) -> bool {
+        self.keepers.contains(&keeper)
+            && read_stat(keeper).is_ok_and(|stat| stat.is_dead())
+            && self.keepers.remove(&keeper)
+    }
+
+    /// The same for all of them, one look each.
+    pub fn has_lost_any(&mut self) -> bool {
+        let keepers: Vec<i32> = self.keepers.iter().copied().collect();
+        keepers.into_iter().filter(|&keeper| self.has_lost(keeper)).count() > 0
     }
 
     /// Lets all keepers go on.

@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use super::tree;
 use super::wait::kill;
 use crate::identity::stat::Stat;
-use crate::identity::{ProcessRef, pids, read_stat};
+use crate::identity::{Pin, ProcessRef, pids, read_stat};
 
 /// A list of children is read up to here at a time. It may grow faster than it is read; the next look finds the rest.
 const LIST_LIMIT: u64 = 16 << 10;
@@ -42,6 +42,10 @@ impl Snapshot {
         self.seen.contains_key(&pid)
     }
 
+    pub fn get(&self, pid: i32) -> Option<&Stat> {
+        self.seen.get(&pid)
+    }
+
     /// Every descendant, the dead that nobody has waited for among them.
     pub fn everybody(&self) -> impl Iterator<Item = &Stat> {
         self.seen.values().filter(|stat| tree::branch_of(stat.pid, self.me, &self.seen).is_some())
@@ -57,18 +61,23 @@ impl Snapshot {
             .collect()
     }
 
-    /// Signals a member.
-    ///
-    /// Its pidfd is opened first, and pins it. Then its line of descent is read again: each ancestor must be the very process
-    /// that was seen, up to a child of ours. So at the time of reading the pinned process did descend from us. Without that,
-    /// a stranger's child would be taken for ours if the stranger had got the number of a member that died while we looked.
+    /// Signals a member. Only for a snapshot of what is below ourselves.
     pub fn signal(&self, stat: &Stat, signal: i32) -> Result<(), Errno> {
         if stat.ppid == self.me {
             return kill(stat.pid, signal);
         }
+        self.pinned(stat)?.signal(signal)
+    }
+
+    /// Holds on to a member. If it is not ourselves it is below, whoever asks has to see after that that they are still who they were.
+    ///
+    /// Its pidfd is opened first, and pins it. Then its line of descent is read again: each ancestor must be the very process
+    /// that was seen, up to a child of ours. So at the time of reading the pinned process did descend from us. Without that,
+    /// a stranger's child would be taken for ours if the stranger had got the number of a member that died while we looked.
+    pub fn pinned(&self, stat: &Stat) -> Result<Pin, Errno> {
         let pinned = ProcessRef::known(stat.pid, stat.start).pinned()?;
         let descends = tree::still_descends(stat.pid, self.me, &self.seen, |pid| read_stat(pid).ok());
-        if descends { pinned.signal(signal) } else { Err(Errno::ESRCH) }
+        if descends { Ok(pinned) } else { Err(Errno::ESRCH) }
     }
 }
 

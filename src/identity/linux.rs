@@ -36,6 +36,13 @@ pub fn ignored_signals(pid: i32) -> Option<u64> {
     stat::ignored(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
 }
 
+/// The process that traces this one, if any does. The kernel names the thread that does it.
+pub fn tracer_of(pid: i32) -> Option<i32> {
+    let status = |pid: i32| fs::read_to_string(format!("/proc/{pid}/status")).ok();
+    let thread = stat::number(&status(pid)?, "TracerPid:").filter(|&thread| thread > 0)?;
+    stat::number(&status(thread)?, "Tgid:")
+}
+
 /// This boot, as the kernel names it. Empty if `/proc` does not say: then nothing can be verified.
 pub fn boot_id() -> &'static str {
     boot()

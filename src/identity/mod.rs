@@ -21,6 +21,7 @@ pub use ancestors::ancestors;
 #[cfg(target_os = "linux")]
 pub use linux::{
     boot_id, ignored_signals, pid_namespace, pids, read_stat, resident_bytes, started_at_ms, ticks_to_ms,
+    tracer_of,
 };
 #[cfg(target_os = "macos")]
 pub use macos::{

@@ -69,6 +69,12 @@ pub fn ignored(status: &str) -> Option<u64> {
     u64::from_str_radix(mask.trim(), 16).ok()
 }
 
+/// A number that `/proc/PID/status` has after this name. Somebody else may have chosen what a process is called, but no line of it: the
+/// kernel escapes what would end one.
+pub fn number(status: &str, name: &str) -> Option<i32> {
+    status.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,5 +158,12 @@ mod tests {
         assert_eq!(ignored(status), Some(0x0038_4004));
         assert_eq!(ignored("Name:\tx\n"), None);
         assert_eq!(ignored("SigIgn:\tnonsense\n"), None);
+    }
+
+    #[test]
+    fn a_number_is_that_of_its_own_line() {
+        let status = "Name:\tTracerPid: 1\\n\nTgid:\t42\nPid:\t43\nTracerPid:\t7\n";
+        assert_eq!((number(status, "Tgid:"), number(status, "TracerPid:")), (Some(42), Some(7)));
+        assert_eq!((number(status, "Name:"), number(status, "PPid:")), (None, None));
     }
 }

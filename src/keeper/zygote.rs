@@ -28,6 +28,9 @@ pub const FORK: u8 = b'k';
 pub const FORK_IN_CGROUP: u8 = b'c';
 pub const ORPHANS: u8 = b'o';
 
+/// How often keepers are looked at that nobody else looks after: one that has died unseen is rare, and so are runs that outlive their bot.
+const LOOK_EVERY_MS: u64 = 10_000;
+
 /// A request is no longer than that: two paths, and a little more.
 const LONGEST: usize = 2 * 4096 + 64;
 
@@ -90,7 +93,10 @@ impl Zygote {
             self.listen();
         }
         // Whatever woke us: the death of a keeper may have been seen by the bot before we had our signal.
-        self.unswept |= self.family.reap();
+        let reaped = self.family.reap();
+        // The bot has gone in this very turn, or has been gone for a while in which nothing has happened.
+        let is_alone = self.socket.is_none() && (spoken || !signalled);
+        self.unswept |= reaped.left_something || self.has_lost_keeper(reaped.has_orphan || is_alone);
         if self.unswept && self.family.has_orphans() && self.ending.is_none() {
             self.ending = Some(Lifecycle::new(Rules { grace_ms: u64::MAX, ..Rules::default() }));
             self.tell(Event::OwnerGone);
@@ -107,12 +113,25 @@ impl Zygote {
         }
     }
 
+    /// Whether a keeper is dead of whose death nothing tells us, see [`Family::has_lost`]. Usually the bot asks for what it has left. All
+    /// are looked at when an orphan has died of which we knew nothing, and, if there is no bot that could ask, from time to time.
+    fn has_lost_keeper(&mut self, may_be_any: bool) -> bool {
+        if self.ending.is_some() {
+            return false;
+        }
+        let asked_for = self.waiting.iter().filter(|(keeper, _)| self.family.has_lost(*keeper)).count();
+        asked_for > 0 || may_be_any && self.family.has_lost_any()
+    }
+
     fn sleep(&self) -> (bool, bool) {
         let now = self.now();
-        let until = self.ending.as_ref().and_then(|ending| {
-            let at = ending.wake_at()?.saturating_sub(now);
-            Some(if ending.is_killing() { at.min(KILL_PASS_MS) } else { at })
-        });
+        let until = match &self.ending {
+            Some(ending) => ending.wake_at().map(|at| {
+                let at = at.saturating_sub(now);
+                if ending.is_killing() { at.min(KILL_PASS_MS) } else { at }
+            }),
+            None => self.socket.is_none().then_some(LOOK_EVERY_MS),
+        };
         let timeout =
             until.map_or(PollTimeout::NONE, |ms| PollTimeout::try_from(ms).unwrap_or(PollTimeout::MAX));
         let watched = [self.signals.as_ref().map(AsFd::as_fd), self.socket.as_ref().map(AsFd::as_fd)];

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use super::SIGCONT;
 use super::wait::{has_stopped, kill, wait_for};
+use super::{Reaped, SIGCONT};
 use crate::run::ExitStatus;
 
 /// The zygote's children.
@@ -36,9 +36,8 @@ impl Family {
         false
     }
 
-    /// Collects whoever has ended, and lets whoever was stopped go on: a command can stop its keeper. True if a keeper did not
-    /// end as if all were well.
-    pub fn reap(&mut self) -> bool {
+    /// Collects whoever has ended, and lets whoever was stopped go on: a command can stop its keeper.
+    pub fn reap(&mut self) -> Reaped {
         let mut left_something = false;
         self.keepers.retain(|&keeper| match wait_for(keeper, 0) {
             Some(status) => {
@@ -50,7 +49,17 @@ impl Family {
         for &keeper in self.keepers.iter().filter(|&&keeper| has_stopped(keeper)) {
             let _ = kill(keeper, SIGCONT);
         }
-        left_something
+        Reaped { left_something, has_orphan: false }
+    }
+
+    #[allow(clippy::unused_self)] // Elsewhere there is something to be ended then.
+    pub fn has_lost(&mut self, _keeper: i32) -> bool {
+        false
+    }
+
+    #[allow(clippy::unused_self)] // As above.
+    pub fn has_lost_any(&mut self) -> bool {
+        false
     }
 
     /// Lets all keepers go on.

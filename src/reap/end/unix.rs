@@ -1,13 +1,17 @@
 //! A keeper that does not do its part.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::libc;
 
 use super::{LONGEST, PATIENCE, PERSISTENCE};
+use crate::contain::tracer;
 use crate::identity::stat::Stat;
 use crate::identity::{ProcessRef, State, read_stat};
+
+/// How long a process that was killed usually takes to die.
+const DYING: Duration = Duration::from_millis(50);
 
 /// One that was stopped is woken.
 pub fn wake(keeper: &ProcessRef, root: &ProcessRef) {
@@ -29,11 +33,17 @@ pub fn overcome(keeper: &ProcessRef, root: &ProcessRef, errno: Errno, grace: Dur
     kill(keeper)
 }
 
-/// Waits until it is dead, too: what it kept is anybody's only then.
+/// Waits until it is dead, too: what it kept is anybody's only then. One of its tree may hold it at its exit.
 fn kill(keeper: &ProcessRef) -> bool {
-    keeper
-        .pinned()
-        .is_ok_and(|pin| pin.signal(libc::SIGKILL).is_ok_and(|()| pin.wait_exited(Some(PERSISTENCE)).is_ok()))
+    let Ok(pin) = keeper.pinned() else { return false };
+    if pin.signal(libc::SIGKILL).is_err() {
+        return false;
+    }
+    let give_up_at = Instant::now() + PERSISTENCE;
+    while pin.wait_exited(Some(DYING)) == Ok(false) && Instant::now() < give_up_at {
+        tracer::kill_own_tracer(keeper);
+    }
+    true
 }
 
 /// Asks a keeper of another version, and waits for it. Should it not, its tree falls to whoever looks from outside.
@@ -42,7 +52,7 @@ fn shut_down(keeper: &ProcessRef, grace: Duration) {
         && pin.signal(libc::SIGTERM).is_ok()
         && pin.wait_exited(Some(grace.saturating_add(PATIENCE).min(LONGEST))) != Ok(true)
     {
-        let _ = pin.signal(libc::SIGKILL);
+        kill(keeper);
     }
 }
 

@@ -14,7 +14,8 @@ use tokio::io::unix::AsyncFd;
 use crate::contain::ProcessInfo;
 use crate::contain::cgroup::Recorded;
 use crate::contain::outside::{self, Target};
-use crate::identity::{ProcessRef, read_stat};
+use crate::contain::tracer;
+use crate::identity::{ProcessRef, State, read_stat};
 use crate::keeper::channel;
 use crate::keeper::protocol::{self, Inbox, Report, Request};
 use crate::keeper::visit::Visit;
@@ -79,7 +80,7 @@ impl Line {
                     return;
                 }
             }
-            let _ = keeper.signal(libc::SIGKILL);
+            kill(&keeper).await;
         }
     }
 
@@ -91,7 +92,7 @@ impl Line {
         Some(async move {
             wake(&keeper);
             tokio::time::sleep(limit).await;
-            let _ = keeper.signal(libc::SIGKILL);
+            kill(&keeper).await;
         })
     }
 }
@@ -99,6 +100,21 @@ impl Line {
 /// A person who looks into a keeper with a debugger holds it for a moment, too.
 const LOOKS: u32 = 10;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(500);
+
+/// How long a process that was killed usually takes to die.
+const DYING: Duration = Duration::from_millis(50);
+
+/// One of its tree may hold it at its exit.
+async fn kill(keeper: &ProcessRef) {
+    let _ = keeper.signal(libc::SIGKILL);
+    for _ in 0..LOOKS {
+        tokio::time::sleep(DYING).await;
+        if keeper.state() != State::Alive {
+            return;
+        }
+        tracer::kill_own_tracer(keeper);
+    }
+}
 
 fn is_held(keeper: &ProcessRef) -> bool {
     read_stat(keeper.pid).is_ok_and(|stat| stat.start == keeper.start && matches!(stat.state, 'T' | 't'))
