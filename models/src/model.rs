@@ -113,7 +113,9 @@ impl Model for Scenario {
             Step::Visitor(who, step) => visitor::take(self, &mut world, who, step),
             Step::BeginCheckpoint(who) => {
                 world.budget.checkpoints -= 1;
-                world.registry.begin_checkpoint(who);
+                let mut memory = world.memory_mut(who).clone();
+                world.registry.begin_checkpoint(&mut memory);
+                *world.memory_mut(who) = memory;
             }
             Step::EndCheckpoint(who) => {
                 let mut memory = world.memory_mut(who).clone();

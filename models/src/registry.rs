@@ -173,8 +173,9 @@ impl Registry {
     }
 
     /// Takes the lock, finishes what somebody may have left half done, and moves the journal aside.
-    pub fn begin_checkpoint(&mut self, who: Who) {
-        self.lock = Some(who);
+    pub fn begin_checkpoint(&mut self, memory: &mut Memory) {
+        self.lock = Some(memory.who);
+        memory.own_mut().begin_checkpoint();
         let left = mem::replace(&mut self.old, mem::take(&mut self.journal));
         let file = Arc::make_mut(&mut self.file);
         left.into_iter().for_each(|line| file.apply(Line::clone(&line)));
@@ -185,8 +186,6 @@ impl Registry {
         let file = Arc::make_mut(&mut self.file);
         mem::take(&mut self.old).into_iter().for_each(|line| file.apply(Line::clone(&line)));
         memory.own_mut().settle(file);
-        let is_ours = file.get(&KEY).is_some_and(|record| Seen::new(record).owner() == Some(memory.who));
-        memory.is_taken &= !is_ours && (memory.has_entry() || memory.is_claiming);
         self.sum = self.file.clone();
         let sum = Arc::make_mut(&mut self.sum);
         self.journal.iter().for_each(|line| sum.apply(Line::clone(line)));
@@ -237,14 +236,13 @@ pub struct Memory {
     own: Arc<Own>,
     has_instance: bool,
     is_claiming: bool,
-    is_taken: bool,
     is_adopted: bool,
 }
 
 impl Memory {
     pub fn new(who: Who) -> Self {
         let own = Arc::new(Own::new(bot(who)));
-        Self { who, own, has_instance: false, is_claiming: false, is_taken: false, is_adopted: false }
+        Self { who, own, has_instance: false, is_claiming: false, is_adopted: false }
     }
 
     fn own_mut(&mut self) -> &mut Own {
@@ -299,7 +297,7 @@ impl Memory {
     }
 
     pub fn forget(&mut self) {
-        (self.is_adopted, self.is_taken) = (false, false);
+        self.is_adopted = false;
         self.own_mut().forget(&key());
     }
 
@@ -309,7 +307,6 @@ impl Memory {
         let (instance, claim) = (instance(self.who), Claim { key: key(), from });
         let is_first = self.own_mut().claim(&claim, &instance);
         self.is_claiming |= is_first;
-        self.is_taken |= is_first;
         is_first
     }
 
@@ -321,7 +318,6 @@ impl Memory {
 
     pub fn unclaim(&mut self) {
         self.is_claiming = false;
-        self.is_taken &= self.has_entry();
         self.own_mut().unclaim(&[key()]);
     }
 
@@ -336,7 +332,7 @@ impl Memory {
     }
 
     pub fn give_back(&mut self) {
-        (self.is_claiming, self.is_adopted, self.is_taken) = (false, false, false);
+        (self.is_claiming, self.is_adopted) = (false, false);
         self.own_mut().forget(&key());
         self.own_mut().loosen(&[key()]);
     }
@@ -345,6 +341,6 @@ impl Memory {
 impl Hash for Memory {
     fn hash<H: Hasher>(&self, state: &mut H) {
         hash_entry(&self.own.live, state);
-        (self.is_loose(), self.has_instance, self.is_claiming, self.is_taken, self.is_adopted).hash(state);
+        (self.own.marks(&KEY), self.has_instance, self.is_claiming, self.is_adopted).hash(state);
     }
 }

@@ -22,18 +22,25 @@ pub struct Own {
     abandoned: HashMap<String, bool>,
     /// Entries that this process is about to take over.
     claiming: HashSet<String>,
-    /// Of these, and of those that it has taken over: whose they were. A checkpoint that was begun before the claim was written still
-    /// says so, which is no theft. Forgotten when one has seen the claim: from then on it would be.
-    taken_from: HashMap<String, Option<String>>,
+    /// Of these, and of those that it has taken over: whose they were, and since when. A checkpoint that was begun before the claim was
+    /// written still says so, which is no theft. Forgotten when one has seen the claim: from then on it would be.
+    taken_from: HashMap<String, (Option<String>, Moment)>,
     /// Entries that are ours on paper only: a claim that came to nothing, or that could not be given back. They stay, and may be
-    /// claimed again.
-    loose: HashSet<String>,
+    /// claimed again. Not ours even on paper is what a checkpoint says of one whose claim it has not seen, too; only one that was begun
+    /// later knows.
+    loose: HashMap<String, Moment>,
+    /// How many checkpoints were begun. They are made one after the other.
+    begun: Moment,
     /// Entries that it has taken over and that nobody looks after yet, each as it was before.
     adopted: HashMap<String, Record>,
     /// The instances whose entries these are. A process may have others: another copy of this library has its own memory.
     instances: HashSet<String>,
     leases: HashMap<String, Lease>,
 }
+
+/// When something was noted, in checkpoints. Whatever is written before a checkpoint is begun is seen by it, and what is written while it is
+/// made may not be: the one that is being made cannot judge what was noted at this moment or later.
+type Moment = u64;
 
 #[derive(Debug, Clone)]
 struct Lease {
@@ -51,7 +58,8 @@ impl Own {
             abandoned: HashMap::new(),
             claiming: HashSet::new(),
             taken_from: HashMap::new(),
-            loose: HashSet::new(),
+            loose: HashMap::new(),
+            begun: 0,
             adopted: HashMap::new(),
             instances: HashSet::new(),
             leases: HashMap::new(),
@@ -110,7 +118,7 @@ impl Own {
         self.loose.remove(key);
         let is_first = !self.live.contains(key) && self.claiming.insert(key.clone());
         if is_first {
-            self.taken_from.insert(key.clone(), from.clone());
+            self.taken_from.insert(key.clone(), (from.clone(), self.begun));
         }
         is_first
     }
@@ -128,11 +136,21 @@ impl Own {
     /// Claims of which nothing came, or of which that is not known. On disk they may be ours for a while, or for good.
     pub fn loosen(&mut self, keys: &[String]) {
         self.unclaim(keys);
-        self.loose.extend(keys.iter().cloned());
+        self.loose.extend(keys.iter().map(|key| (key.clone(), self.begun)));
     }
 
     pub fn is_loose(&self, key: &str) -> bool {
-        self.loose.contains(key)
+        self.loose.contains_key(key)
+    }
+
+    /// Whether an entry is loose, and whether it was taken from somebody; with it, whether the checkpoint that is being made can judge that.
+    pub fn marks(&self, key: &str) -> [Option<bool>; 2] {
+        let taken = self.taken_from.get(key).map(|(_, since)| since);
+        [self.loose.get(key), taken].map(|since| since.map(|&since| self.can_judge(since)))
+    }
+
+    fn can_judge(&self, since: Moment) -> bool {
+        since < self.begun
     }
 
     /// A claimed entry that is ours now, and that nobody looks after yet.
@@ -183,6 +201,11 @@ impl Own {
 
     // ---- what everybody has written, and what we know better -------------------------------------------------------
 
+    /// To be called before a checkpoint reads anything. It ends with [`Own::settle`], or comes to nothing.
+    pub fn begin_checkpoint(&mut self) {
+        self.begun += 1;
+    }
+
     /// Makes a table that is to be shown agree with what we know.
     pub fn correct(&self, table: &mut Table) -> bool {
         let (stale, missing) = (self.stale(table), self.missing(table));
@@ -205,7 +228,10 @@ impl Own {
     /// The same for a table that is to be written. Returns whether it was wrong, and the runs that another owner has taken.
     pub fn settle(&mut self, table: &mut Table) -> (bool, Vec<String>) {
         let is_from_before = |key: &String, record: &Record| {
-            self.taken_from.get(key).is_some_and(|from| *from == record.owner_instance_id)
+            let was_taken = |(from, since): &(Option<String>, Moment)| {
+                *from == record.owner_instance_id || !self.can_judge(*since)
+            };
+            self.taken_from.get(key).is_some_and(was_taken)
         };
         let is_stolen = |key: &String| {
             table.get(key).is_some_and(|record| !self.is_mine(record) && !is_from_before(key, record))
@@ -227,8 +253,18 @@ impl Own {
             !is_over
         });
         let is_ours_there = |key: &String| table.get(key).is_some_and(|record| self.is_mine(record));
-        let settled: Vec<_> = self.loose.iter().filter(|key| !is_ours_there(key)).cloned().collect();
-        let taken: Vec<_> = self.taken_from.keys().filter(|key| is_ours_there(key)).cloned().collect();
+        let settled: Vec<_> = self
+            .loose
+            .iter()
+            .filter(|&(key, &since)| self.can_judge(since) && !is_ours_there(key))
+            .map(|(key, _)| key.clone())
+            .collect();
+        let taken: Vec<_> = self
+            .taken_from
+            .iter()
+            .filter(|(key, (_, since))| self.can_judge(*since) && is_ours_there(key))
+            .map(|(key, _)| key.clone())
+            .collect();
         for key in settled {
             self.loose.remove(&key);
         }
@@ -252,7 +288,7 @@ impl Own {
             .filter(|(key, record)| {
                 self.is_mine(record) && !self.live.contains(key) && !self.claiming.contains(*key)
             })
-            .filter(|(key, _)| !self.loose.contains(*key))
+            .filter(|(key, _)| !self.loose.contains_key(*key))
             .filter(|(key, record)| !self.abandoned.contains_key(*key) || record.state == State::Exited)
             .map(|(key, _)| key.clone())
             .collect()
@@ -359,12 +395,14 @@ mod tests {
     fn a_checkpoint_begun_before_our_claim_does_not_make_us_give_up_what_we_have_taken_over() {
         let (before, ours) = (entry(4242, OTHER), entry(4242, ME));
         let mut own = own(&[]);
+        own.begin_checkpoint();
         own.claim(&claim(ours.key()), &format!("instance-{ME}"));
         own.adopt(ours.clone(), before.clone());
         own.take_adopted(&ours.key());
         let mut table = Table::new([before.clone()]);
         assert_eq!(own.settle(&mut table), (false, Vec::new()));
         assert_eq!(table.get(&ours.key()), Some(&before), "the claim is in the next journal");
+        own.begin_checkpoint();
         let mut table = Table::new([ours.clone()]);
         assert_eq!(own.settle(&mut table), (false, Vec::new()));
         assert_eq!(table.get(&ours.key()), Some(&ours), "it is ours, and stays");
@@ -407,8 +445,39 @@ mod tests {
         assert_eq!(own.settle(&mut table), (false, Vec::new()));
         assert!(own.is_loose(&claimed.key()) && own.claim(&claim, "i"));
         own.loosen(&[claimed.key()]);
+        own.begin_checkpoint();
         own.settle(&mut Table::new([entry(4242, OTHER)]));
         assert!(!own.is_loose(&claimed.key()), "it was given back after all");
+    }
+
+    #[test]
+    fn a_checkpoint_begun_before_our_claim_does_not_say_what_came_of_it() {
+        let (before, claimed) = (entry(4242, OTHER), entry(4242, ME));
+        let mut own = own(&[]);
+        own.begin_checkpoint();
+        own.claim(&claim(claimed.key()), &format!("instance-{ME}"));
+        // Written, but it could not be read who has won.
+        own.loosen(&[claimed.key()]);
+        own.settle(&mut Table::new([before]));
+        own.begin_checkpoint();
+        let mut table = Table::new([claimed.clone()]);
+        assert_eq!(own.settle(&mut table), (false, Vec::new()));
+        assert_eq!(keys(&table), [claimed.key()], "nobody has ended it, and nothing else leads to it");
+        assert!(own.is_loose(&claimed.key()));
+    }
+
+    #[test]
+    fn what_was_claimed_a_second_time_is_not_stolen_because_a_checkpoint_has_not_seen_the_first() {
+        let (before, ours) = (entry(4242, OTHER), entry(4242, ME));
+        let mut own = own(&[]);
+        own.begin_checkpoint();
+        own.claim(&claim(ours.key()), &format!("instance-{ME}"));
+        own.loosen(&[ours.key()]);
+        let again = Claim { key: ours.key(), from: ours.owner_instance_id.clone() };
+        assert!(own.claim(&again, &format!("instance-{ME}")));
+        own.adopt(ours.clone(), before.clone());
+        assert_eq!(own.settle(&mut Table::new([before])), (false, Vec::new()));
+        assert!(own.live.contains(&ours.key()));
     }
 
     #[test]

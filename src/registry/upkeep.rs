@@ -71,8 +71,12 @@ impl Registry {
 
     /// `None` if it could not be made.
     pub(super) fn checkpoint(&self, checkpointer: &mut Checkpointer, patience: Duration) -> Option<Outcome> {
-        // Changes from here on ask for the next one.
-        self.inner().checkpoint_at = None;
+        {
+            // Changes from here on ask for the next one.
+            let mut inner = self.inner();
+            inner.checkpoint_at = None;
+            inner.own.begin_checkpoint();
+        }
         let began = Instant::now();
         let (mut trouble, mut lost) = (Vec::new(), Vec::new());
         let settle = |table: &mut Table| {
