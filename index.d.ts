@@ -578,7 +578,7 @@ export interface ReapDecision {
   byPolicy: boolean
   /** For people. */
   reason: string
-  /** Why it failed. */
+  /** Why it failed; or that it is over, and could not be removed from the registry yet. */
   error?: string
   /** What was known: the state of owner, lease, root, group, keeper …, a word each. */
   facts: Readonly<Record<string, string>>

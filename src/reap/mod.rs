@@ -176,28 +176,37 @@ fn claim_and_settle(
     planned: &[Planned],
     grace_ms: Option<u64>,
 ) -> Result<Vec<Done>, RegistryError> {
-    let mut ours = claim(instance, planned)?;
+    let ours = claim(instance, planned)?;
+    Ok(settle_all(instance, planned, ours, grace_ms))
+}
+
+/// What was claimed is settled whatever happens on the way: nobody else ends what is ours. That it could not be written down what became of
+/// an entry is told with it. Memory knows, and should it be lost, the entry leads the next reaper there.
+fn settle_all(
+    instance: &Instance,
+    planned: &[Planned],
+    mut ours: HashMap<String, Record>,
+    grace_ms: Option<u64>,
+) -> Vec<Done> {
     let is_gone = |planned: &&Planned| {
         matches!(planned.decided.action, Verb::Drop | Verb::DropReused) && ours.contains_key(&planned.key)
     };
     let (gone, there_after_all): (Vec<&Planned>, Vec<&Planned>) =
         planned.iter().filter(is_gone).partition(|planned| has_left_its_cgroup(&planned.record));
-    if !gone.is_empty() {
-        instance.registry.drop_claimed(gone.iter().map(|planned| planned.key.clone()).collect())?;
-    }
-    for planned in &there_after_all {
-        instance.registry.give_back(&planned.record, &instance.id)?;
-    }
+    let gone: Vec<String> = gone.iter().map(|planned| planned.key.clone()).collect();
+    let undropped = if gone.is_empty() { None } else { instance.registry.drop_claimed(gone).err() };
+    let undropped = undropped.as_ref().map(stays);
     let there_after_all: HashSet<&str> = there_after_all.iter().map(|planned| planned.key.as_str()).collect();
     let (mut done, mut to_end) = (Vec::with_capacity(planned.len()), Vec::new());
     for (index, planned) in planned.iter().enumerate() {
         let claimed = ours.remove(&planned.key);
         if there_after_all.contains(planned.key.as_str()) {
-            let error =
-                Some("somebody has come into its cgroup since it was looked at; reap again".to_owned());
+            let why = "somebody has come into its cgroup since it was looked at; reap again".to_owned();
+            let error = Some(given_back(instance, &planned.record, why));
             done.push(Done { outcome: Outcome::Failed, error, record: None });
             continue;
         }
+        let is_dropped = matches!(planned.decided.action, Verb::Drop | Verb::DropReused) && claimed.is_some();
         let (outcome, record) = match (planned.decided.action, claimed) {
             (Verb::Leave, _) => (Outcome::Left, None),
             (Verb::Skip, _) | (Verb::DropReused, Some(_)) => (Outcome::Skipped, None),
@@ -212,7 +221,7 @@ fn claim_and_settle(
             }
             (_, None) => (Outcome::Taken, None),
         };
-        done.push(Done { outcome, error: None, record });
+        done.push(Done { outcome, error: undropped.clone().filter(|_| is_dropped), record });
     }
     for (index, ended) in at_once(to_end, |(index, record)| (index, settle(instance, &record, grace_ms))) {
         done[index] = ended;
@@ -220,7 +229,21 @@ fn claim_and_settle(
     let ended = done.iter().filter(|done| done.outcome == Outcome::Ended).count();
     instance.counters.reconciled(ended as u64);
     instance.registry.catch_up();
-    Ok(done)
+    done
+}
+
+/// Gives an entry back that is not over, for that reason; and says so if it could not be written down.
+fn given_back(instance: &Instance, record: &Record, why: String) -> String {
+    match instance.registry.give_back(record, &instance.id) {
+        Ok(()) => why,
+        Err(error) => {
+            format!("{why}. In the registry it is ours until that can be written: {}", error.behind())
+        }
+    }
+}
+
+fn stays(error: &RegistryError) -> String {
+    format!("it is over, but its entry stays for now: {}", error.behind())
 }
 
 /// Removes the cgroup of a run that was found to be gone, if it has one. False if the kernel refuses, because somebody is in it.
@@ -274,18 +297,14 @@ fn claim(instance: &Instance, planned: &[Planned]) -> Result<HashMap<String, Rec
 fn settle(instance: &Instance, record: &Record, grace_ms: Option<u64>) -> Done {
     let grace = Duration::from_millis(grace_ms.unwrap_or(record.grace_ms));
     let ended = end::end(record, SIGTERM, grace, "owner-exit");
-    let error = ended.failure();
     // What could not be ended stays in the registry, as it was: the next reaper may be allowed more.
-    let _ = match error {
-        Some(_) => instance.registry.give_back(record, &instance.id),
-        None => instance.registry.drop_claimed(vec![record.key()]),
-    };
-    let outcome = match error {
-        Some(_) => Outcome::Failed,
-        None if ended.was_ended() => Outcome::Ended,
-        None => Outcome::AlreadyDead,
-    };
-    Done { outcome, error, record: None }
+    if let Some(why) = ended.failure() {
+        let error = Some(given_back(instance, record, why));
+        return Done { outcome: Outcome::Failed, error, record: None };
+    }
+    let undropped = instance.registry.drop_claimed(vec![record.key()]).err();
+    let outcome = if ended.was_ended() { Outcome::Ended } else { Outcome::AlreadyDead };
+    Done { outcome, error: undropped.as_ref().map(stays), record: None }
 }
 
 /// Ends a run by its record, for a cancel: whoever's it is. The entry goes with it, unless its owner is there to see to that.

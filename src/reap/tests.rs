@@ -8,8 +8,9 @@ use super::classify::{self, Action, Via};
 use super::observe::{Observer, identify_old, target};
 use crate::contain::outside::Scan;
 use crate::identity::{self, ProcessRef};
+use crate::registry::disk::{self, Paths};
 use crate::registry::import::tests::{Random, file, mutate};
-use crate::registry::{self, Containment, Keeper, Record, import};
+use crate::registry::{self, Containment, Instance, Keeper, Record, Registry, import};
 
 /// Lives until its standard input ends, in a group of its own.
 fn cat() -> Child {
@@ -98,5 +99,63 @@ fn no_mutation_of_a_file_ends_a_bystander() {
     for mut child in [recorded, keeper] {
         drop(child.stdin.take());
         assert!(child.wait().unwrap().success(), "ended by its own end of input, not by a signal");
+    }
+}
+
+/// Elsewhere a file that somebody has open is not moved.
+#[cfg(unix)]
+mod unwritable {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::reap::{Outcome, claim, plan, settle_all};
+    use crate::registry::disk::{self, Paths};
+    use crate::registry::{Instance, Registry};
+
+    /// A folder with a registry that has these entries.
+    fn registry_of(name: &str, records: &[Record]) -> (Paths, Instance) {
+        let folder = std::env::temp_dir().join(format!("reap-{}-{name}", std::process::id()));
+        let paths = Paths::new(folder.join("process-registry.json"));
+        paths.make_folder().unwrap();
+        std::fs::write(&paths.json, file(records)).unwrap();
+        let instance = Instance {
+            registry: Registry::at(paths.json.clone()).unwrap(),
+            id: "reaper".into(),
+            lease: Duration::from_secs(60),
+            counters: Arc::default(),
+            orphan_log: None,
+        };
+        (paths, instance)
+    }
+
+    #[test]
+    fn what_was_claimed_is_ended_also_if_that_cannot_be_written_down_of_others() {
+        let mut child = cat();
+        let alive = orphan(&process(&child));
+        let gone = ProcessRef { pid: 4_000_001, ..process(&child) };
+        let dead = Record { run_id: "dead".into(), ..orphan(&gone) };
+        let (paths, instance) = registry_of("unwritable", &[dead, alive]);
+        // Nobody makes a checkpoint meanwhile.
+        let lock = disk::open_to_append(&paths.lock).unwrap();
+        assert!(disk::try_lock(&lock).unwrap());
+
+        let planned = plan(&instance, instance.registry.me().pid, false).unwrap();
+        let ours = claim(&instance, &planned).unwrap();
+        assert_eq!(ours.len(), 2);
+        // From here on no line can be added.
+        std::fs::rename(&paths.journal, paths.journal.with_extension("moved")).unwrap();
+        std::fs::create_dir(&paths.journal).unwrap();
+        let done = settle_all(&instance, &planned, ours, Some(0));
+
+        for (planned, done) in planned.iter().zip(done) {
+            let expected =
+                if planned.record.run_id == "dead" { Outcome::AlreadyDead } else { Outcome::Ended };
+            assert_eq!(done.outcome, expected);
+            assert!(done.error.unwrap().contains("its entry stays for now"), "and it is said of each");
+        }
+        assert!(!child.wait().unwrap().success(), "it was killed");
+        drop(lock);
+        let _ = std::fs::remove_dir_all(paths.json.parent().unwrap());
     }
 }

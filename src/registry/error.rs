@@ -61,6 +61,17 @@ impl RegistryError {
             Self::Nameless => "ERR_OWNED_NO_BOOT_ID",
         }
     }
+
+    /// What is wrong with a registry that cannot be brought up to date. The error's own words are those for a start that was refused.
+    pub fn behind(&self) -> String {
+        match self {
+            Self::Unwritable { path, errno } => format!(
+                "the process registry {} cannot be brought up to date ({errno}). Its journal, if that can be written, has what is missing.",
+                path.display()
+            ),
+            error => error.to_string(),
+        }
+    }
 }
 
 impl fmt::Display for RegistryError {

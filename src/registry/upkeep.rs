@@ -93,7 +93,7 @@ impl Registry {
         // Nobody waits for us while it is closed.
         drop(replaced);
         if let Err(error) = &outcome {
-            trouble.push(Trouble::new("unwritable", behind(error), &self.paths.json));
+            trouble.push(Trouble::new("unwritable", error.behind(), &self.paths.json));
         }
         if !lost.is_empty() {
             let message =
@@ -119,15 +119,4 @@ impl Registry {
 /// that is being made, and then for its own.
 pub fn delay(cost: Duration) -> Duration {
     (cost * 4).min(BEHIND.saturating_sub(cost * 2)).max(DELAY)
-}
-
-/// What is wrong with a file that cannot be brought up to date. The error's own words are those for a start that was refused.
-fn behind(error: &RegistryError) -> String {
-    match error {
-        RegistryError::Unwritable { path, errno } => format!(
-            "the process registry {} cannot be brought up to date ({errno}). Its journal, if that can be written, has what is missing.",
-            path.display()
-        ),
-        error => error.to_string(),
-    }
 }
