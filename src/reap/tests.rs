@@ -8,9 +8,8 @@ use super::classify::{self, Action, Via};
 use super::observe::{Observer, identify_old, target};
 use crate::contain::outside::Scan;
 use crate::identity::{self, ProcessRef};
-use crate::registry::disk::{self, Paths};
 use crate::registry::import::tests::{Random, file, mutate};
-use crate::registry::{self, Containment, Instance, Keeper, Record, Registry, import};
+use crate::registry::{self, Containment, Keeper, Record, import};
 
 /// Lives until its standard input ends, in a group of its own.
 fn cat() -> Child {
