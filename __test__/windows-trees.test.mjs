@@ -1,6 +1,7 @@
 // What trees can do on Windows, and that none of it helps: whoever is in the job is ended with it. (What they do everywhere:
 // hostile-trees.test.mjs and bot-killed.test.mjs.)
 import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { describe, test } from 'node:test'
 import { assertAlive, assertGone, bystander, freshRegistry, startBot, supervise } from './support/bots.mjs'
@@ -22,11 +23,16 @@ const trees = {
   'double-fork-daemon': 2,
   'cleared-environment': 2,
   'new-console': 3,
+  suspended: 2,
+  'denying-child': 2,
 }
+
+/** Somebody who runs the same program. Not one that is suspended: it would never leave. */
+const namesake = (t, name, processes) => bystander(t, name === 'suspended' ? {} : { name, processes })
 
 /** A run of this process, standing, and a bystander that runs the same program. */
 async function standing(t, name, ready, more) {
-  const stranger = await bystander(t, { name, processes: ready })
+  const stranger = await namesake(t, name, ready)
   const here = supervise(freshRegistry())
   const witness = openWitness(t)
   const child = here.spawnOwned(program(name), [witness.path], { graceMs: GRACE_MS, ...more })
@@ -53,7 +59,7 @@ describe('a cancel ends, and a bystander of the same name lives on:', together, 
 })
 
 describe('a deadline ends', together, () => {
-  for (const name of ['ignores-sigterm', 'half-setsid', 'new-console']) {
+  for (const name of ['ignores-sigterm', 'half-setsid', 'new-console', 'suspended', 'denying-child']) {
     test(name, options, async (t) => {
       const run = await standing(t, name, trees[name], { timeoutMs: 5000 })
       assertOver(run, await run.child.wait(), 'overall-timeout')
@@ -62,7 +68,8 @@ describe('a deadline ends', together, () => {
 })
 
 describe('the exit of the root ends the rest of', together, () => {
-  const { 'wrapper-leaves': _, ...staying } = trees
+  // The one leaves too soon, and the other never.
+  const { 'wrapper-leaves': _, suspended: __, ...staying } = trees
   for (const [name, ready] of Object.entries(staying)) {
     test(name, options, async (t) => {
       const run = await standing(t, name, ready)
@@ -95,7 +102,7 @@ describe('the exit of the root ends the rest of', together, () => {
 describe('the end of the bot, by TerminateProcess,', together, () => {
   for (const [name, ready] of Object.entries(trees)) {
     test(`ends ${name}`, options, async (t) => {
-      const stranger = await bystander(t, { name, processes: ready })
+      const stranger = await namesake(t, name, ready)
       const bot = await startBot(t, freshRegistry())
       const witness = openWitness(t)
       await bot.ask('spawn', program(name), [witness.path], { onLeaderExit: 'keep' })
@@ -140,6 +147,49 @@ test('nobody breaks away from the job', options, async (t) => {
   // ERROR_ACCESS_DENIED. Wine knows nothing of breaking away: whoever asks for it is started, in the job.
   assert.match(String(said), isWine ? /^(refused 5|left 0)\s*$/ : /^refused 5\s*$/)
   assertOver(run, await run.child.cancel(), 'manual-cancel')
+})
+
+describe('a root that nobody may open, to end it or to look at it,', together, () => {
+  const name = 'denies-everybody'
+
+  test('is ended through its job', options, async (t) => {
+    const run = await standing(t, name, 2)
+    assert.throws(() => process.kill(run.child.pid, 'SIGKILL'), { code: 'EPERM' })
+    assertOver(run, await run.child.cancel(), 'manual-cancel')
+  })
+
+  test('is left alone by the next bot, which cannot know who it is', options, async (t) => {
+    const path = freshRegistry()
+    const bot = await startBot(t, path)
+    const witness = openWitness(t)
+    const { pid } = await bot.ask('spawn', program(name), [witness.path], { onOwnerExit: 'keep' })
+    await witness.ready(2)
+    await bot.kill()
+    const next = supervise(path)
+    const { killed, skipped } = await next.reapOrphans()
+    assertAlive(witness)
+    assert.deepEqual([killed, skipped.map((entry) => entry.pid)], [[], [pid]])
+    assert.match(skipped[0].reason, /cannot be told/)
+    assert.equal(next.list().length, 1)
+  })
+})
+
+test('a command inherits its own streams, and no other handle that can be inherited', options, async (t) => {
+  const [handedDown, witness] = [openWitness(t), openWitness(t)]
+  const bot = [process.execPath, script('bot-leaves-a-run.mjs'), program('stays'), witness.path]
+  const path = freshRegistry()
+  const env = { ...process.env, SPAWN_OWNED_REGISTRY: path }
+  const args = [handedDown.path, ...bot]
+  const starter = spawn(program('hands-down'), args, { env, stdio: ['pipe', 'ignore', 'inherit'] })
+  await witness.ready(1)
+  // The bot has inherited it, and so can pass it on.
+  handedDown.release()
+  assertAlive(handedDown)
+  starter.stdin.end()
+  await handedDown.gone(GONE_MS)
+  assertAlive(witness)
+  await supervise(path).reapOrphans()
+  assertGone(witness)
 })
 
 describe('a bot that is a run itself', together, () => {

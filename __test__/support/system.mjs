@@ -62,7 +62,7 @@ export const NO_SENT_PIPES = 'on Windows Node sends no pipe over a channel'
 export const NO_PIDFDS = 'only Linux has pidfds, and a fallback for them'
 export const NO_LINKS = 'to make a symbolic link is a privilege on Windows'
 export const NO_MOUNTS = 'a small disk is mounted for this test as only Linux does it'
-export const NO_STOPPING = 'a process cannot be stopped on Windows'
+export const NO_STOPPING = 'Windows has no signal that stops a process; suspended ones are in windows-trees'
 export const NO_SUBREAPER =
   'only Linux has subreapers: elsewhere on Unix whoever leaves its session and loses its parent unseen, without the cookie, is not found'
 export const NO_PRELOADING = 'a library is preloaded for this test as only Linux does it'

@@ -18,7 +18,15 @@ const sets = [
       ...['stays', 'ignores-sigterm', 'half-setsid', 'double-fork-daemon', 'cleans-up-on-sigterm'],
       ...['marks-every-sigterm', 'forks-on-sigterm', 'tree-of-100', 'tree-of-31', 'hydra'],
       ...['cleared-environment', 'main-thread-exited', 'burns-and-dies', 'talks', 'holds-lock'],
-      ...['looks-for-others', 'converses', 'exits-when-told', 'breaks-away', 'new-console', 'wrapper-leaves'],
+      ...['looks-for-others', 'converses', 'exits-when-told'],
+    ],
+  },
+  {
+    source: 'only-windows.c',
+    folder: WINDOWS_PROGRAMS,
+    names: [
+      ...['breaks-away', 'new-console', 'wrapper-leaves', 'suspended', 'denies-everybody', 'denying-child'],
+      ...['hands-down'],
     ],
   },
   {
@@ -44,7 +52,7 @@ export function buildWindowsPrograms(compiler = usual()) {
 /** Test files come here at the same time: each has a file of its own, and a rename makes the last one win. */
 function build(compiler, { source: name, folder, names }) {
   const binaries = names.map((it) => join(folder, `${it}.exe`))
-  const newest = Math.max(modified(source(name)), modified(source('witness.h')))
+  const newest = Math.max(...[name, 'children.h', 'witness.h'].map((it) => modified(source(it))))
   if (binaries.every((binary) => modified(binary) >= newest)) return
 
   mkdirSync(folder, { recursive: true })

@@ -144,13 +144,15 @@ impl Job {
         done(unsafe { TerminateJobObject(self.raw(), code) })
     }
 
-    /// Who is in it, each held: the list names numbers, and whoever has one by now must be in the job to be meant. Fails if one cannot be
-    /// looked at: not being able to look is not the same as seeing nobody.
+    /// Who is in it, each held: the list names numbers, and whoever has one by now must be in the job to be meant.
+    ///
+    /// One that we must not look at (it runs elevated) is not among them. The job counts it, and ends it, all the same: that nobody is left
+    /// is for [`Job::active`] to tell.
     pub fn members(&self) -> io::Result<Vec<Pin>> {
         let mut members = Vec::new();
         for pid in self.pids()? {
             let pin = match Pin::open(pid) {
-                Err(Errno::ESRCH) => continue,
+                Err(Errno::ESRCH | Errno::EPERM) => continue,
                 opened => opened?,
             };
             if !pin.has_ended() && self.has(pin.as_handle())? {
@@ -191,7 +193,8 @@ impl Job {
         Ok(accounting)
     }
 
-    fn pids(&self) -> Result<Vec<i32>, Errno> {
+    /// The numbers of all who are in it now, also of those who must not be looked at.
+    pub fn pids(&self) -> Result<Vec<i32>, Errno> {
         let mut room = MORE;
         loop {
             // Two counters, and then as many numbers of the size of a pointer; aligned like them.

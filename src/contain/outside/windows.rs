@@ -118,28 +118,38 @@ struct Hunt<'a> {
     /// Proven to be the run's, and nobody in it who is off limits.
     job: Option<Job>,
     signalled: HashSet<i32>,
-    /// Somebody who is named, and cannot be looked at.
-    unseen: Option<(ProcessRef, Errno)>,
+    /// The numbers of those who were seen in it, also of those who must not be looked at: it ends and counts them for us.
+    listed: HashSet<i32>,
+    /// Those who are named, cannot be looked at, and were not seen in the job.
+    unseen: Vec<(ProcessRef, Errno)>,
 }
 
 impl<'a> Hunt<'a> {
     fn new(target: &'a Target<'a>) -> Self {
-        Self { target, known: HashMap::new(), job: None, signalled: HashSet::new(), unseen: None }
+        Self {
+            target,
+            known: HashMap::new(),
+            job: None,
+            signalled: HashSet::new(),
+            listed: HashSet::new(),
+            unseen: Vec::new(),
+        }
     }
 
     /// Adds whoever can be proven now.
     fn find(&mut self, scan: &Scan) -> io::Result<()> {
-        self.unseen = None;
+        self.unseen.clear();
         let named = std::iter::once(self.target.root).chain(self.target.members);
         for process in named.filter(|process| !scan.is_off_limits(process.pid)) {
             match process.pinned() {
                 Ok(pin) => drop(self.known.entry(process.pid).or_insert(pin)),
                 Err(Errno::ESRCH) => {}
                 // Whoever has the number now cannot be looked at. It may be another user's, and is nobody of ours to touch.
-                Err(errno) => self.unseen = Some((process.clone(), errno)),
+                Err(errno) => self.unseen.push((process.clone(), errno)),
             }
         }
         self.find_job(scan)?;
+        self.unseen.retain(|(process, _)| !self.listed.contains(&process.pid));
         while let Some(pin) = self.find_child(scan) {
             self.known.insert(pin.pid(), pin);
         }
@@ -156,11 +166,13 @@ impl<'a> Hunt<'a> {
             self.job = Some(job);
         }
         let Some(job) = &self.job else { return Ok(()) };
-        let members = job.members()?;
-        if members.iter().any(|member| scan.is_off_limits(member.pid())) {
+        // By number: an ancestor of ours may be one that we must not look at.
+        let pids = job.pids()?;
+        if pids.iter().any(|&pid| scan.is_off_limits(pid)) {
             return Err(io::Error::other("we are a part of this run ourselves"));
         }
-        for member in members {
+        self.listed.extend(pids);
+        for member in job.members()? {
             self.known.entry(member.pid()).or_insert(member);
         }
         Ok(())
@@ -213,8 +225,8 @@ impl<'a> Hunt<'a> {
                 Err(_) => {}
                 Ok(()) if self.is_gone() => {
                     let unseen =
-                        self.unseen.as_ref().map(|(process, errno)| unseen(process, &errno.to_string()));
-                    return self.ended(unseen.into_iter().collect());
+                        self.unseen.iter().map(|(process, errno)| unseen(process, &errno.to_string()));
+                    return self.ended(unseen.collect());
                 }
                 Ok(()) => {
                     let refused = self.kill(code);
