@@ -14,6 +14,7 @@ import {
   readFileSync,
   readlinkSync,
   readSync,
+  renameSync,
   rmSync,
   writeFileSync,
 } from 'node:fs'
@@ -227,7 +228,10 @@ class FileWitness extends Witness {
     return '  (Windows does not tell who has a file open)'
   }
 
-  /** Without its file the tree sees that the test is over. Who has it open keeps the folder until then. */
+  /**
+   * Without its file the tree sees that the test is over. Who has it open keeps the folder until then, and in Wine also the name of a file
+   * that is removed; so it gets another one first.
+   */
   close() {
     this.release()
     this.isClosed = true
@@ -237,6 +241,9 @@ class FileWitness extends Witness {
         rmSync(this.dir, { recursive: true, force: true })
       } catch {}
     }
+    try {
+      renameSync(this.path, `${this.path}-of-a-test-that-is-over`)
+    } catch {}
     remove()
     process.once('exit', remove)
   }
