@@ -3,10 +3,11 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { createInterface } from 'node:readline'
 import { describe, test } from 'node:test'
 import { assertAlive, assertGone, bystander, freshRegistry, startBot, supervise } from './support/bots.mjs'
 import { program, script } from './support/fixtures.mjs'
-import { isWine, windowsOnly } from './support/system.mjs'
+import { isWine, notUnderWine, WINE_KEEPS_NO_LIMITS, windowsOnly } from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
 const options = windowsOnly({ timeout: 120_000 })
@@ -171,6 +172,38 @@ describe('a root that nobody may open, to end it or to look at it,', together, (
     assert.deepEqual([killed, skipped.map((entry) => entry.pid)], [[], [pid]])
     assert.match(skipped[0].reason, /cannot be told/)
     assert.equal(next.list().length, 1)
+  })
+})
+
+describe('limits: a run gets', together, () => {
+  /** One that takes what it can get, and how much that was. */
+  async function greedy(t, name, limits) {
+    const witness = openWitness(t)
+    const { spawnOwned } = supervise(freshRegistry(), { graceMs: GRACE_MS })
+    const child = spawnOwned(program(name), [witness.path], { limits })
+    t.after(() => child.cancel({ signal: 'SIGKILL' }))
+    const [line] = await once(createInterface(child.stdout), 'line')
+    return { child, got: Number(line), witness }
+  }
+
+  test('no more processes than it may have', notUnderWine(WINE_KEEPS_NO_LIMITS, options), async (t) => {
+    const { child, got, witness } = await greedy(t, 'wants-processes', { processes: 4 })
+    await witness.ready(got)
+    // The server of a console may be one of the four.
+    assert.ok(got >= 2 && got <= 4, `${got} processes`)
+    const { processes } = await child.usage()
+    assert.ok(processes <= 4, `${processes} processes`)
+    await child.cancel()
+    assertGone(witness)
+  })
+
+  test('no more memory than it may have', notUnderWine(WINE_KEEPS_NO_LIMITS, options), async (t) => {
+    const most = 256 << 20
+    const { child, got, witness } = await greedy(t, 'wants-memory', { memoryBytes: most })
+    await witness.ready(1)
+    assert.ok(got > most / 4 && got < most, `${got} bytes`)
+    await child.cancel()
+    assertGone(witness)
   })
 })
 

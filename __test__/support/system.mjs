@@ -56,6 +56,7 @@ export const WINE_LETS_SLIP =
 export const WINE_ECHOES_LINES = 'Wine echoes what was typed when the line is complete, not each key'
 export const WINE_CONNECTS_NO_STREAMS =
   "Wine does not connect a command's standard streams with its pseudo-console"
+export const WINE_KEEPS_NO_LIMITS = 'Wine does not keep the limits of a job, nor tell them'
 export const WINE_COUNTS_NO_TIME = 'Wine does not count the time that a job has used'
 export const NO_SOCKETS = 'on Windows Node gives no TCP connection to a command'
 export const NO_SENT_PIPES = 'on Windows Node sends no pipe over a channel'
@@ -89,7 +90,10 @@ function unless(isLacking, reason, options) {
 }
 
 /** The options of a test of something that Wine does not have, or that child_process itself cannot do there, for this reason. */
-export const notUnderWine = (reason, options = {}) => ({ ...options, skip: isWine && reason })
+export const notUnderWine = (reason, options = {}) => ({
+  ...options,
+  skip: isWine ? reason : (options.skip ?? false),
+})
 
 /** The functions of node:test for a file of which nothing has a meaning on Windows, for this reason. */
 export const posixTests = (reason) => (isWindows ? skippedTests(reason) : runner)

@@ -26,7 +26,7 @@ const sets = [
     folder: WINDOWS_PROGRAMS,
     names: [
       ...['breaks-away', 'new-console', 'wrapper-leaves', 'suspended', 'denies-everybody', 'denying-child'],
-      ...['hands-down'],
+      ...['hands-down', 'takes-number', 'wants-processes', 'wants-memory'],
     ],
   },
   {

@@ -73,20 +73,7 @@ impl Job {
 
     /// Whether its members are ended when nobody has it open any more.
     pub fn end_with_us(&self, with_us: bool) -> Result<(), Errno> {
-        let mut information = JOBOBJECT_EXTENDED_LIMIT_INFORMATION::default();
-        let basic = &mut information.BasicLimitInformation;
-        if with_us {
-            basic.LimitFlags |= JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE;
-        }
-        if let Some(processes) = self.limits.processes {
-            basic.LimitFlags |= JOB_OBJECT_LIMIT_ACTIVE_PROCESS;
-            basic.ActiveProcessLimit = u32::try_from(processes).unwrap_or(u32::MAX);
-        }
-        if let Some(bytes) = self.limits.memory_bytes {
-            basic.LimitFlags |= JOB_OBJECT_LIMIT_JOB_MEMORY;
-            information.JobMemoryLimit = usize::try_from(bytes).unwrap_or(usize::MAX);
-        }
-        self.set(JobObjectExtendedLimitInformation, &information)
+        self.set(JobObjectExtendedLimitInformation, &rules(self.limits, with_us))
     }
 
     /// Has its port told who comes and who goes, under this key. Messages may get lost: they are a reason to look, and no more.
@@ -245,6 +232,24 @@ impl AsHandle for Job {
     }
 }
 
+/// What the kernel does about its members by itself. They are set together, each time: what is not named is not limited any more.
+fn rules(limits: Limits, ends_with_us: bool) -> JOBOBJECT_EXTENDED_LIMIT_INFORMATION {
+    let mut rules = JOBOBJECT_EXTENDED_LIMIT_INFORMATION::default();
+    let basic = &mut rules.BasicLimitInformation;
+    if ends_with_us {
+        basic.LimitFlags |= JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE;
+    }
+    if let Some(processes) = limits.processes {
+        basic.LimitFlags |= JOB_OBJECT_LIMIT_ACTIVE_PROCESS;
+        basic.ActiveProcessLimit = u32::try_from(processes).unwrap_or(u32::MAX);
+    }
+    if let Some(bytes) = limits.memory_bytes {
+        basic.LimitFlags |= JOB_OBJECT_LIMIT_JOB_MEMORY;
+        rules.JobMemoryLimit = usize::try_from(bytes).unwrap_or(usize::MAX);
+    }
+    rules
+}
+
 fn length<T>(value: &T) -> u32 {
     u32::try_from(size_of_val(value)).unwrap_or(0)
 }
@@ -317,6 +322,28 @@ mod tests {
         job.end_with_us(false).unwrap();
         drop(job);
         assert!(stays.0.try_wait().unwrap().is_none());
+    }
+
+    #[test]
+    fn limits_are_told_to_the_kernel_and_stay_when_the_run_is_to_outlive_us() {
+        let (kill, count, memory) = (
+            JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE,
+            JOB_OBJECT_LIMIT_ACTIVE_PROCESS,
+            JOB_OBJECT_LIMIT_JOB_MEMORY,
+        );
+        for (processes, memory_bytes, ends_with_us, expected) in [
+            (None, None, false, (0, 0, 0)),
+            (None, None, true, (kill, 0, 0)),
+            (Some(7), None, true, (kill | count, 7, 0)),
+            (None, Some(1 << 33), true, (kill | memory, 0, 1 << 33)),
+            (Some(7), Some(1 << 20), false, (count | memory, 7, 1 << 20)),
+            (Some(u64::MAX), None, false, (count, u32::MAX, 0)),
+        ] {
+            let rules = rules(Limits { processes, memory_bytes }, ends_with_us);
+            let basic = rules.BasicLimitInformation;
+            let told = (basic.LimitFlags, basic.ActiveProcessLimit, rules.JobMemoryLimit);
+            assert_eq!(told, expected, "{processes:?} {memory_bytes:?} {ends_with_us}");
+        }
     }
 
     #[test]
