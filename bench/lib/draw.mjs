@@ -25,6 +25,9 @@ const PALETTE = {
   step8: ['#9c6b4e', '#c08f6f'],
   step9: ['#5f6f80', '#9aa7b4'],
   step10: ['#c9ced6', '#3d4650'],
+  step11: ['#1b7a8c', '#3fb5c9'],
+  step12: ['#8c1d40', '#e0567f'],
+  step13: ['#b5bd3c', '#d3dc5a'],
 }
 
 function style() {

@@ -5,12 +5,14 @@ import { figure } from './rows.mjs'
 
 const [WIDTH, LEFT, ROW, BAR] = [1120, 260, 34, 20]
 const PLOT = WIDTH - LEFT - 110
+/** Of the palette in draw.mjs. */
+const COLOURS = 14
 
 /** `bars`: `{ label, total, steps: [{ step, us }] }`, in microseconds. */
 export function steps(bars, { title, subtitle }) {
   const longest = Math.max(...bars.map(({ total }) => total))
   const names = [...new Set(bars.flatMap(({ steps }) => steps.map(({ step }) => step)))]
-  const colour = (step) => `step${names.indexOf(step) % 11}`
+  const colour = (step) => `step${names.indexOf(step) % COLOURS}`
   const parts = [text(20, 32, title, { size: 18, weight: 600 }), text(20, 52, subtitle, { colour: 'faint' })]
   bars.forEach(({ label, total, steps }, index) => {
     const top = 74 + index * ROW
