@@ -49,7 +49,7 @@ impl Line {
     /// Never waits. An error means that the keeper is gone, or was stopped and has been asked for more than it will ever hear.
     pub fn ask(&self, request: &Request) -> Result<(), Errno> {
         let frame = protocol::encode(request).map_err(|_| Errno::EINVAL)?;
-        self.speech.say(&frame)
+        if ends_run(request) { self.speech.say_at_last(&frame) } else { self.speech.say(&frame) }
     }
 
     /// Tells a new keeper what it keeps, unless that was said already.
@@ -62,7 +62,8 @@ impl Line {
         self.ask(&Request::Signal { signal })
     }
 
-    /// Not without an introduction: a keeper that was told where its entry is can write down how its run has ended.
+    /// Not without an introduction: a keeper that was told where its entry is can write down how its run has ended. Nor before it has heard
+    /// what was asked for until now.
     pub fn hang_up(&self) {
         let _ = self.introduce();
         self.speech.end();
@@ -95,6 +96,13 @@ impl Line {
             kill(&keeper).await;
         })
     }
+}
+
+fn ends_run(request: &Request) -> bool {
+    matches!(
+        request,
+        Request::Cancel { .. } | Request::Silent { .. } | Request::Signal { signal: libc::SIGKILL }
+    )
 }
 
 /// A person who looks into a keeper with a debugger holds it for a moment, too.
@@ -335,10 +343,46 @@ mod tests {
         }
     }
 
+    /// A line to a keeper that reads nothing, and has been asked for more than it can be; and the keeper's end.
+    fn crowded() -> (Line, OwnedFd) {
+        let (ours, theirs) = channel::pair().unwrap();
+        let line = Line::new(ours, ProcessRef::known(1, 1));
+        assert!((0..100_000).any(|_| line.signal(15) == Err(Errno::EAGAIN)));
+        (line, theirs)
+    }
+
+    /// The last of what arrives until the line is closed.
+    fn last_heard(theirs: &OwnedFd) -> Vec<u8> {
+        let (mut inbox, mut buffer, mut last) = (Inbox::default(), [0; 4096], Vec::new());
+        while let Ok(count @ 1..) = channel::receive(theirs, &mut buffer, &mut Vec::new()) {
+            inbox.push(&buffer[..count]);
+            while let Some(payload) = inbox.next_payload().unwrap() {
+                last = payload;
+            }
+        }
+        last
+    }
+
+    #[test]
+    fn a_run_can_be_ended_whatever_else_its_keeper_was_asked_for() {
+        for last in [
+            Request::Cancel { signal: 15, grace_ms: 0, reason: "" },
+            Request::Silent { limit_ms: 5 },
+            Request::Signal { signal: 9 },
+        ] {
+            let (line, theirs) = crowded();
+            assert_eq!(line.ask(&last), Ok(()));
+            assert_eq!(line.ask(&Request::Usage), Err(Errno::EAGAIN), "that can wait");
+            // What was promised is said, also when nobody wants to hear the answer.
+            line.hang_up();
+            assert_eq!(line.ask(&last), Err(Errno::EPIPE));
+            assert_eq!(last_heard(&theirs), payload(&last));
+        }
+    }
+
     #[test]
     fn who_asks_a_stopped_keeper_for_ever_is_told_so() {
-        let (ours, _theirs) = channel::pair().unwrap();
-        let line = Line::new(ours, ProcessRef::known(1, 1));
+        let (line, _theirs) = crowded();
         assert!((0..100_000).any(|_| line.signal(9) == Err(Errno::EAGAIN)));
     }
 
