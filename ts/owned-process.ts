@@ -1,13 +1,12 @@
 // OwnedProcess: a ChildProcess to its callers, a run to its owner.
 
-import { AsyncResource } from 'node:async_hooks'
 import { ChildProcess } from 'node:child_process'
 import { EventEmitter } from 'node:events'
 import type net from 'node:net'
-import { constants } from 'node:os'
 import type { CancelOptions, RunEvent, RunExit, RunState, RunUsage, TerminationReason } from '../index.js'
 import { readCancelOptions } from './cancel-options.js'
 import { duration } from './checks.js'
+import { Ends } from './ends.js'
 import { abortError, codedError, errnoError, invalidType } from './errors.js'
 import type { Details } from './events.js'
 import { describeCalledOff, describeExit, describeFailedStart, type Ending } from './exit.js'
@@ -17,8 +16,8 @@ import type { RunSettings } from './options.js'
 import { OutputMeter } from './output-meter.js'
 import type { Owner } from './owner.js'
 import { checkSize } from './pty.js'
-import { delivered, signalName, signalNumber } from './signals.js'
-import { Pipes } from './stdio.js'
+import { delivered, endsByDefault, signalName, signalNumber } from './signals.js'
+import type { Pipes } from './stdio.js'
 import { isWindows } from './windows.js'
 
 /**
@@ -59,15 +58,8 @@ export class OwnedProcess extends EventEmitter {
   #usage: Promise<RunUsage> | undefined
   #answerUsage: ((usage: RunUsage) => void) | undefined
   #keepsAlive = true
-  /** Undefined if the command failed before there could be any. */
-  #pipes: Pipes | undefined
-  #stdio: (net.Socket | null)[] | undefined
-  /** What `close` waits for: the exit, every piped stream but stdin, the IPC channel. */
-  #openEnds = 1
+  #ends = new Ends(this)
   #exited = false
-  #channel: BorrowedChannel | undefined
-  /** Listeners run in the context in which the run was started. */
-  #context = new AsyncResource('OWNEDPROCESS')
   #stopListeningForAbort: (() => void) | undefined
   #end: Promise<RunExit>
   #settle!: (exit: RunExit) => void
@@ -91,20 +83,19 @@ export class OwnedProcess extends EventEmitter {
   }
 
   get stdin(): net.Socket | null | undefined {
-    return this.#pipes?.stream(0)
+    return this.#ends.stream(0)
   }
 
   get stdout(): net.Socket | null | undefined {
-    return this.#pipes?.stream(1)
+    return this.#ends.stream(1)
   }
 
   get stderr(): net.Socket | null | undefined {
-    return this.#pipes?.stream(2)
+    return this.#ends.stream(2)
   }
 
   get stdio(): (net.Socket | null)[] | undefined {
-    this.#stdio ??= this.#pipes?.all()
-    return this.#stdio
+    return this.#ends.all()
   }
 
   // Plain properties in Node, and some libraries put their own streams there.
@@ -151,7 +142,7 @@ export class OwnedProcess extends EventEmitter {
   kill(signal?: NodeJS.Signals | number): boolean {
     const number = signal === 0 ? 0 : delivered(signalNumber(signal === undefined ? 'SIGTERM' : signal))
     if (this.#postponed) {
-      if (!ENDS.has(number)) return false
+      if (!endsByDefault(number)) return false
       this.#callOff('manual-cancel')
       return true
     }
@@ -252,23 +243,20 @@ export class OwnedProcess extends EventEmitter {
   /** Our ends of the command's streams. */
   attach(fds: readonly number[]): Pipes | undefined {
     // Those of a run that was postponed were made when it was, and handed out.
-    if (this.#pipes) return undefined
-    this.#pipes = new Pipes(fds, this.#context, this.#settings.terminal !== undefined, {
-      closed: () => this.#closeOne(),
+    return this.#ends.attach(fds, this.#settings.terminal !== undefined, {
+      closed: () => this.#ends.closeOne(),
       reading: (fd) => this.#native?.reading(fd),
       lent: (fd) => this.#native?.lose(fd),
       closing: (fd) => this.#native?.closing(fd),
       heard: () => this.#onOutput(),
     })
-    this.#openEnds += this.#pipes.count
-    return this.#pipes
   }
 
   /** It is going to be started later, if nobody calls it off. */
   postpone(fds: readonly number[], channel: BorrowedChannel | undefined): void {
     this.#postponed = true
     this.attach(fds)
-    if (channel) this.#attachChannel(channel)
+    if (channel) this.#ends.attachChannel(channel)
     this.#owner.runs.add(this)
     this.#listenForAbort()
   }
@@ -285,17 +273,17 @@ export class OwnedProcess extends EventEmitter {
     if (this.#postponed) {
       this.#postponed = false
       if (!this.#keepsAlive) native.keepAlive(false)
-      this.#pipes?.tellReading()
+      this.#ends.tellReading()
       return
     }
     this.#owner.runs.add(this)
-    if (channel) this.#attachChannel(channel)
+    if (channel) this.#ends.attachChannel(channel)
     this.#listenForAbort()
   }
 
   /** The command could not be started: `error` follows on the next tick, and then `close`. */
   failed(errno: number, channel: BorrowedChannel | undefined): void {
-    if (channel && !this.#postponed) this.#attachChannel(channel)
+    if (channel && !this.#postponed) this.#ends.attachChannel(channel)
     process.nextTick(() => this.#onRefused(errno))
   }
 
@@ -308,7 +296,7 @@ export class OwnedProcess extends EventEmitter {
 
   /** Our ends of its outputs that can still be listened to. */
   openOutputs(): number[] {
-    return this.#pipes?.openOutputs() ?? []
+    return this.#ends.openOutputs()
   }
 
   /**
@@ -319,8 +307,7 @@ export class OwnedProcess extends EventEmitter {
    * written between the first and the last of them is not known to this turn. The next one asks the system again.
    */
   onNative(event: NativeEvent): void {
-    const handle = () => this.#handle(event)
-    this.#context.runInAsyncScope(() => setImmediate(() => setImmediate(handle)))
+    this.#ends.inDueTime(() => this.#handle(event))
   }
 
   // ---- what happens ---------------------------------------------------------------------------------------------------
@@ -372,10 +359,10 @@ export class OwnedProcess extends EventEmitter {
     this.#native?.forget()
     this.#stopListeningForAbort?.()
     this.#finish(describeFailedStart(this.runId, error.message))
-    this.#pipes?.closeStdin()
+    this.#ends.closeStdin()
     this.emit('error', error)
-    this.#afterExit()
-    this.#pipes?.end()
+    this.#ends.afterExit()
+    this.#ends.endStreams()
   }
 
   #onStarted(): void {
@@ -412,16 +399,10 @@ export class OwnedProcess extends EventEmitter {
     if (signal) this.signalCode = signal
     else this.exitCode = code
     this.#stopListeningForAbort?.()
-    if (!this.#isTalkedTo()) this.#pipes?.closeStdin()
-    this.#channel?.exited(this.exitCode, this.signalCode)
+    if (!this.#isTalkedTo()) this.#ends.closeStdin()
+    this.#ends.tellChannel()
     this.emit('exit', this.exitCode, this.signalCode)
-    this.#afterExit()
-  }
-
-  #afterExit(): void {
-    // On the next tick, so that somebody who starts to read when the process has exited gets everything.
-    process.nextTick(() => this.#pipes?.drain())
-    this.#closeOne()
+    this.#ends.afterExit()
   }
 
   /** What it means that a signal could not even be sent. Throws if there is no such signal on this system, as Node does. */
@@ -461,9 +442,8 @@ export class OwnedProcess extends EventEmitter {
     )
     // Nobody could tell how the root ended: its keeper died first, or it survived. What is known is that it is over.
     this.#onExit(null, null)
-    this.#pipes?.closeStdin()
-    this.#pipes?.end()
-    this.#channel?.end()
+    this.#ends.closeStdin()
+    this.#ends.end()
   }
 
   /** The root may have been a wrapper, whose stdin declared descendants have now. A terminal has been hung up with its root. */
@@ -508,8 +488,7 @@ export class OwnedProcess extends EventEmitter {
     this.#finish(describeCalledOff(this.runId, reason))
     process.nextTick(() => {
       this.#onExit(null, null)
-      this.#pipes?.end()
-      this.#channel?.end()
+      this.#ends.end()
     })
   }
 
@@ -545,53 +524,10 @@ export class OwnedProcess extends EventEmitter {
     }
   }
 
-  // ---- streams ---------------------------------------------------------------------------------------------------------
-
   #replace(name: string, value: unknown): void {
     Object.defineProperty(this, name, { value, writable: true, enumerable: true, configurable: true })
   }
-
-  #closeOne(): void {
-    if (--this.#openEnds === 0) this.emit('close', this.exitCode, this.signalCode)
-  }
-
-  /** The channel is a ChildProcess of its own (see ipc.ts); to our callers it is this one. */
-  #attachChannel(borrowed: BorrowedChannel): void {
-    const { channel } = borrowed
-    this.#channel = borrowed
-    this.#openEnds++
-    Object.defineProperties(this, {
-      connected: { get: () => channel.connected, enumerable: true, configurable: true },
-      channel: { get: () => channel.channel, enumerable: true, configurable: true },
-      // Its name of old, where Node still has it.
-      ...('_channel' in channel && { _channel: { get: () => channel.channel, configurable: true } }),
-    })
-    Object.assign(this, {
-      send: channel.send.bind(channel),
-      disconnect: channel.disconnect.bind(channel),
-    })
-    channel.removeAllListeners('error')
-    for (const event of ['internalMessage', 'disconnect', 'error']) {
-      channel.on(event, (...args) => this.emit(event, ...args))
-    }
-    // Node keeps messages until somebody listens. So we listen only while somebody listens to us.
-    const forward = (...args: unknown[]) => this.emit('message', ...args)
-    this.on('newListener', (event) => {
-      if (event === 'message' && channel.listenerCount('message') === 0) channel.on('message', forward)
-    })
-    this.on('removeListener', (event) => {
-      if (event === 'message' && this.listenerCount('message') === 0) channel.off('message', forward)
-    })
-    channel.once('close', () => this.#closeOne())
-  }
 }
-
-/** Signals that end who does nothing about them. The others mean nothing to what does not exist yet. */
-const ENDS = new Set(
-  Object.entries(constants.signals)
-    .filter(([name]) => !/^SIG(CONT|STOP|TSTP|TTIN|TTOU|CHLD|CLD|URG|WINCH)$/.test(name))
-    .map(([, number]) => number),
-)
 
 const NOTHING_USED: RunUsage = { processes: 0, cpuMs: 0, rssBytes: 0 }
 

@@ -37,3 +37,12 @@ export function killSignalNumber(signal: unknown, name = 'options.killSignal'): 
 export function signalName(number: number): NodeJS.Signals {
   return names.get(number) ?? (String(number) as NodeJS.Signals)
 }
+
+const ENDING = new Set(
+  Object.entries(constants.signals)
+    .filter(([name]) => !/^SIG(CONT|STOP|TSTP|TTIN|TTOU|CHLD|CLD|URG|WINCH)$/.test(name))
+    .map(([, number]) => number),
+)
+
+/** Whether a signal ends who does nothing about it. The others mean nothing to what does not exist yet. */
+export const endsByDefault = (signal: number): boolean => ENDING.has(signal)
