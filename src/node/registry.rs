@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 use napi::bindgen_prelude::{Env, Function, Object};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
-use napi::{Error, Status};
+use napi::{Error, JsDeferred, Status};
 use napi_derive::napi;
 use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize};
@@ -392,15 +392,19 @@ pub(super) fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Failure>
     serde_json::from_str(text).map_err(|error| Failure::new("ERR_INVALID_ARG_VALUE", &error))
 }
 
+/// Turns what was sent to the event loop into what JavaScript gets.
+type Resolver = Box<dyn FnOnce(Env) -> napi::Result<String> + Send>;
+
 /// A promise for what `job`, which may block, returns: as JSON, `{"error": …}` if it fails. A thread of its own, because it may
 /// take as long as a grace, and others must not wait for it.
 pub(super) fn in_background<T: Serialize>(
     env: &Env,
     job: impl FnOnce() -> Result<T, Failure> + Send + 'static,
 ) -> Result<Object<'_>, Error<String>> {
-    let (deferred, promise) =
-        env.create_deferred::<String, _>().map_err(|error| coded("ERR_OWNED_NATIVE", &error))?;
+    // The thread first: a promise that nobody is left to settle would keep the event loop alive for ever.
+    let (hand_over, handed_over) = mpsc::sync_channel::<JsDeferred<String, Resolver>>(1);
     let work = move || {
+        let Ok(deferred) = handed_over.recv() else { return };
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
         let result =
             result.unwrap_or_else(|_| Err(Failure::new("ERR_OWNED_NATIVE", &"the native side panicked")));
@@ -408,9 +412,13 @@ pub(super) fn in_background<T: Serialize>(
             Ok(value) => serde_json::to_string(value),
             Err(error) => serde_json::to_string(&serde_json::json!({ "error": error })),
         };
-        deferred.resolve(move |_| text.map_err(|error| Error::from_reason(error.to_string())));
+        deferred.resolve(Box::new(move |_| text.map_err(|error| Error::from_reason(error.to_string()))));
     };
     runtime::in_background(work).map_err(|error| no_thread(&error))?;
+    let (deferred, promise) =
+        env.create_deferred::<String, Resolver>().map_err(|error| coded("ERR_OWNED_NATIVE", &error))?;
+    // There is room for one, and whoever takes it waits for it.
+    let _ = hand_over.send(deferred);
     Ok(promise)
 }
 
