@@ -105,8 +105,17 @@ const calm = {
   orders: [order],
   claims: [claim],
   reports: [report],
+  kills: [{ by: 'B', run: 'run-a' }],
+  undelivered: [],
   reads: { count: 9, invalid: [] },
-  final: { alone: [], survivors: [], entries: [], processes: [], log: ['… KILLED pid=4711 cmd=…'] },
+  final: {
+    overlooked: [],
+    alone: [],
+    survivors: [],
+    entries: [],
+    processes: [],
+    log: ['… KILLED pid=4711 cmd=…'],
+  },
 }
 const runs = (more, ...exits) => ({ runs: [{ ...run, ...more, exits }] })
 const beyondReach = { lost: ['keeper', 'zygote'], traceable: false }
@@ -144,7 +153,14 @@ const broken = [
     { reports: [{ ...report, decisions: [] }] },
   ],
   ['no record without a decision', 'killed, and the log is silent', { final: { ...calm.final, log: [] } }],
+  [
+    'no record without a decision',
+    'alive, and somebody watches for such',
+    { final: { ...calm.final, overlooked: [{ bot: 'A', run: 'run-a' }] } },
+  ],
   ['killed once', 'by two reports', { reports: [report, report] }],
+  ['killed once', 'by one that reaps, and one that watches', { kills: [{ by: 'A', run: 'run-a' }] }],
+  ['killed once', 'by one that watches, twice', { reports: [], kills: [calm.kills[0], calm.kills[0]] }],
   ['the registry is valid whenever it is read', 'half a file', { reads: { count: 1, invalid: ['half'] } }],
   ['reasons are true', 'another than what was done', runs({}, { ...exit, reason: 'exit', exitCode: 0 })],
   ['reasons are true', 'nothing was done', runs({ causes: [] }, exit)],
@@ -171,7 +187,21 @@ const broken = [
       { ...exit, reason: 'overall-timeout', timedOut: true },
     ),
   ],
+  [
+    'reasons are true',
+    'a deadline that was moved, and came at its old time',
+    runs(
+      { causes: ['deadline'], options: { timeoutMs: 50 }, extendedMs: 100 },
+      { ...exit, reason: 'overall-timeout', timedOut: true },
+    ),
+  ],
   ['reasons are true', 'a flag that does not fit', runs({}, { ...exit, timedOut: true })],
+  ['signals and words arrive', 'a run that was stopped, and goes on', { undelivered: ['run-a goes on'] }],
+  [
+    'signals and words arrive',
+    'a word that was lost',
+    runs({ causes: ['root left'], says: 100, said: 99 }, { ...exit, reason: 'exit', exitCode: 0 }),
+  ],
   [
     'orders are answered, and refused with a code',
     'no answer',
@@ -218,6 +248,11 @@ describe('of the invariants', () => {
       'an answer that a killed bot owes',
       { orders: [{ ...order, outcome: 'unanswered' }], bots: [{ ...bot, expected: 'kill' }] },
     ],
+    ['words that its end has cut off', runs({ says: 100, said: 99 }, exit)],
+    [
+      'what libuv watches files with',
+      { bots: [{ ...bot, before: size, after: { ...size, fds: 25 }, hasWatched: true }] },
+    ],
     ['a command that never began', { claims: [{ ...claim, hasBegun: false, isGone: false }] }],
     ['a log that could not be written', { final: { ...calm.final, log: [], couldNotLog: true } }],
     [
@@ -260,7 +295,15 @@ test('what fails seldom is played more often before it counts as harmless, and w
 test('a round in a namespace of its own tells what has happened, and all is well', {
   skip: unavailable ?? false,
 }, async () => {
-  const spawn = { do: 'spawn', bot: 'A', what: 'half-setsid', options: { graceMs: 50 }, awaited: true }
+  const streams = ['ignore', 'ignore', 'ignore', 'witness']
+  const spawn = {
+    do: 'spawn',
+    bot: 'A',
+    what: 'half-setsid',
+    options: { graceMs: 50 },
+    streams,
+    awaited: true,
+  }
   const steps = [
     { do: 'start', bot: 'A', isWarm: true },
     { ...spawn, run: 'run-a' },

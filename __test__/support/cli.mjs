@@ -5,12 +5,13 @@ import { fileURLToPath } from 'node:url'
 /** The program that npm installs as `spawn-owned`. */
 export const cli = fileURLToPath(new URL('../../dist/cli.js', import.meta.url))
 
-/** Runs it to its end, on this registry. */
-export async function spawnOwnedCli(registryPath, args, { env = {}, input, ...options } = {}) {
+/** Runs it to its end, on this registry. `started` is given the process. */
+export async function spawnOwnedCli(registryPath, args, { env = {}, input, started, ...options } = {}) {
   const child = spawn(process.execPath, [cli, ...args], {
     ...options,
     env: { ...process.env, NO_COLOR: '', SPAWN_OWNED_REGISTRY: registryPath, ...env },
   })
+  started?.(child)
   const said = { stdout: '', stderr: '' }
   for (const name of ['stdout', 'stderr'])
     child[name].setEncoding('utf8').on('data', (text) => {

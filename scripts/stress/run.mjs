@@ -59,11 +59,12 @@ const hasFailed = options.only === undefined ? await playLab() : await playLoops
 process.exit(hasFailed ? 1 : 0)
 
 async function playLab() {
-  const { unavailable } = await import('./lab/namespace.mjs')
+  const { unavailable, lacks } = await import('./lab/namespace.mjs')
   if (unavailable) {
     console.log(`stress lab: not played here: ${unavailable}`)
     return false
   }
+  for (const lack of lacks()) console.log(`stress lab: ${lack}; what needs it is passed over`)
   const { Lab } = await import('./lab/lab.mjs')
   const lab = new Lab({ lanes: number('lanes'), isQuiet: options.ci })
   played = lab

@@ -10,19 +10,23 @@ delete process.env.LD_PRELOAD
 const supervisor = createSupervisor(JSON.parse(process.argv[2]))
 const runs = new Map()
 const hoard = []
+let watch
 // Trouble with the registry is what the lab makes; a listener keeps it from being warned of.
 supervisor.on('event', () => {})
+supervisor.on('orphan:killed', ({ runId }) => say({ killed: runId }))
 
 const orders = {
-  spawn({ runId, file, args, options, witness, input, output }) {
-    // Whatever is started has the witness open from its first instruction.
+  spawn({ runId, file, args, options, witness, streams, isRead }) {
+    // Whatever is started has the witness open from its first instruction, but for one with a terminal, which gets no other descriptor.
     const held = openSync(witness, constants.O_WRONLY | constants.O_NONBLOCK)
     try {
-      const stdio = [input, output, 'ignore', held]
+      const stdio = options.pty ? undefined : streams.map((stream) => (stream === 'witness' ? held : stream))
       const run = supervisor.spawnOwned(file, args, { runId, ...options, stdio })
+      run.startedAt = performance.now()
       run.on('spawn', () => say({ begun: runId, pid: run.pid }))
       run.on('error', ({ code, message }) => say({ failed: runId, code, message }))
       follow(run)
+      if (isRead) orders.read(runId)
       return { pid: run.pid }
     } finally {
       closeSync(held)
@@ -40,6 +44,29 @@ const orders = {
   },
   cancel: (target, options) => supervisor.cancel(target, options),
   hangUp: (runId) => void runs.get(runId)?.stdin?.end(),
+  /** What it says is counted, from its first byte on: it was not read before. */
+  read(runId) {
+    const run = runs.get(runId)
+    if (!run?.stdout) return
+    if (run.bytes === undefined && run.exitCode === null && run.signalCode === null) {
+      run.bytes = 0
+      run.stdout.on('data', ({ length }) => (run.bytes += length))
+      run.on('close', () => say({ closed: runId, bytes: run.bytes }))
+    }
+    run.stdout.resume()
+  },
+  stopReading: (runId) => void runs.get(runId)?.stdout?.pause(),
+  signal: (runId, signal) => runs.get(runId)?.kill?.(signal) ?? false,
+  extend(runId, ms) {
+    const run = runs.get(runId)
+    const age = performance.now() - (run?.startedAt ?? 0)
+    return { isMoved: run?.extendDeadline?.(ms) ?? false, age }
+  },
+  watch(options) {
+    watch?.stop()
+    watch = supervisor.watchOrphans({ patterns: [], ...options })
+  },
+  unwatch: () => watch?.stop(),
   register: (entry) => void supervisor.registerProcess(entry),
   unregister: (target) => supervisor.unregisterProcess(target),
   reap: ({ policy, dryRun }) =>

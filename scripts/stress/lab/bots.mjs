@@ -17,18 +17,21 @@ export class Bot {
   before
   after
   hasLostZygote = false
+  /** libuv keeps the descriptor by which it hears of files until its loop ends. */
+  hasWatched = false
   #child
   #answers = new Map()
   #next = 0
   #hear
 
   /** `hear(message)`: what it says unasked. */
-  constructor(name, { options, env, hear }) {
+  constructor(name, { options, env, user, hear }) {
     this.name = name
     this.#hear = hear
     const line = `ulimit -n ${DESCRIPTORS}; exec "$@"`
     const command = ['-c', line, 'sh', process.execPath, program, JSON.stringify(options)]
-    this.#child = spawn('sh', command, { env: { ...process.env, ...env }, stdio: 'pipe', detached: true })
+    const as = { env: { ...process.env, ...env }, stdio: 'pipe', detached: true, ...user }
+    this.#child = spawn('sh', command, as)
     this.process = new ProcessHandle(this.#child.pid)
     this.#child.stdin.on('error', () => {})
     this.#child.stderr.on('data', (text) => (this.complaint += text))
@@ -46,8 +49,9 @@ export class Bot {
   }
 
   get facts() {
-    const { name, expected, how, complaint, before, after, hasLostZygote } = this
-    return { name, expected, how, complaint: complaint.slice(-2000), before, after, hasLostZygote }
+    const { name, expected, how, complaint, before, after, hasLostZygote, hasWatched } = this
+    const said = complaint.slice(-2000)
+    return { name, expected, how, complaint: said, before, after, hasLostZygote, hasWatched }
   }
 
   get isUp() {

@@ -11,6 +11,7 @@ import { hostileTrees } from '../../../__test__/support/hostile-trees.mjs'
  * @property {boolean} traceable
  * @property {boolean} needsInput     it leaves at the end of its stdin, whatever that is
  * @property {string} [ends]          the reason for which it ends by itself
+ * @property {number} [says]          so many bytes, for which somebody has to read them
  */
 
 const trees = hostileTrees.map((tree) => ({ ...tree, needsInput: /^(?:sh|bash|npx)/.test(tree.name) }))
@@ -31,6 +32,7 @@ export const commands = [
   brief('exits with 0', 'exit', 'true'),
   brief('exits with 7', 'exit', 'sh', '-c', 'exit 7'),
   brief('kills itself', 'signal', 'sh', '-c', 'kill -9 $$'),
+  { ...brief('says a megabyte', 'exit', 'head', '-c', '1000000', '/dev/zero'), says: 1_000_000 },
   brief('no such command', 'spawn-error', '/nonexistent/command'),
 ]
 

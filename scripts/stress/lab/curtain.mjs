@@ -6,7 +6,7 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { describe, holdsAny, measure, processes, readRegistry, statOf } from './witness.mjs'
+import { describe, holdsAny, measure, processes, readRegistry, statOf, within } from './witness.mjs'
 
 /** Keepers give 1.5 s at most, and then kill. On a machine with a load of 10 all of it takes its time. */
 const ALONE_MS = 15_000
@@ -17,6 +17,7 @@ export async function lowerCurtain(stage) {
   await stage.relent()
   stage.continueAll()
   await stage.allAnswered()
+  const overlooked = await leftByWatches(stage)
   await comeToRest(stage)
   await everybodyGoes(stage)
   const alone = await goneAlone(stage)
@@ -29,6 +30,7 @@ export async function lowerCurtain(stage) {
   last.process.signal('SIGKILL')
   await last.ended
   stage.final = {
+    overlooked,
     alone,
     survivors: left,
     entries,
@@ -39,6 +41,19 @@ export async function lowerCurtain(stage) {
 }
 
 const runsOf = (stage) => [...stage.runs.values()]
+
+/** Kept runs without a bot that are there after a while, though a bot looks for such and ends them. */
+async function leftByWatches(stage) {
+  const [watcher] = [...stage.bots.values()].filter((bot) => bot.endsOrphans && stage.bot(bot.name))
+  const isOrphan = (run) => run.isKept && run.mustBeRecorded && !run.registryLost && !stage.bot(run.bot)
+  const left = () => (watcher ? runsOf(stage).filter((run) => isOrphan(run) && run.isAlive()) : [])
+  const giveUpAt = performance.now() + ALONE_MS
+  while (left().length > 0 && performance.now() < giveUpAt) await delay(10)
+  const overlooked = left().map((run) => ({ bot: watcher.name, run: run.name }))
+  for (const bot of stage.bots.values())
+    if (bot.hasWatched && stage.bot(bot.name)) await stage.order(bot, 'unwatch', [], { awaited: true })
+  return overlooked
+}
 
 /** How the bots that are left go. Whichever it is, all that they own is to be gone. */
 const WAYS = {
@@ -80,12 +95,14 @@ async function everybodyGoes(stage) {
     stage.expectEnd(bot, 'curtain')
     WAYS[stage.plan.setting.curtain](stage, bot)
   }
-  await stage.within(Promise.all(bots.map(({ ended }) => ended)), SETTLED_MS)
+  await within(Promise.all(bots.map(({ ended }) => ended)), SETTLED_MS)
   for (const bot of bots) bot.process.signal('SIGKILL')
 }
 
 /** Runs that somebody is left to end, and that nobody was to keep. */
 async function goneAlone(stage) {
+  // Those that had no time to take hold of their witness are found among the processes that are left.
+  for (const run of runsOf(stage)) run.witness.release()
   const watched = runsOf(stage).filter(
     ({ isKept, facts }) => !isKept && !(facts.lost.includes('keeper') && facts.lost.includes('zygote')),
   )
@@ -115,8 +132,10 @@ async function processesLeft(stage, survivors) {
   const helpers = patient.flatMap(({ keeper, zygote }) => [keeper?.pid, zygote?.pid])
   const isHelpers = (pid) => helpers.includes(pid) || helpers.includes(statOf(pid)?.parent)
   for (const run of runsOf(stage)) if (run.isStranger) known.add(run.root.pid)
+  const isExcused = (pid) => holdsAny(pid, excused) || holdsAny(statOf(pid)?.parent, excused)
+  // Looked at last: who is gone by then, as one of a hydra's heads, has held nothing when it was asked.
   const left = () =>
-    processes().filter((pid) => !known.has(pid) && !isHelpers(pid) && !holdsAny(pid, excused))
+    processes().filter((pid) => !known.has(pid) && !isHelpers(pid) && !isExcused(pid) && statOf(pid))
   const giveUpAt = performance.now() + SETTLED_MS
   while (left().length > 0 && performance.now() < giveUpAt) await delay(10)
   return left().map(describe)

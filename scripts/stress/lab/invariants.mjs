@@ -92,6 +92,9 @@ export const invariants = [
           .filter((run) => !decisions.some(({ runId }) => runId === run) && !isExcused(runs, run))
           .map((run) => `the report of ${by} at step ${step} says nothing of ${run}, whose bot is gone`),
       ),
+      ...final.overlooked
+        .filter(({ run }) => !isExcused(runs, run))
+        .map(({ bot, run }) => `bot ${bot} watches for orphans and ends them, and it has left ${run}`),
       ...(final.couldNotLog ? [] : killedOf(reports))
         .filter(({ pid }) => !final.log.some((line) => line.includes(` KILLED pid=${pid} `)))
         .map(({ runId }) => `${runId} was reported as killed, and the event log does not say so`),
@@ -99,14 +102,13 @@ export const invariants = [
   },
   {
     name: 'killed once',
-    check: ({ reports }) => {
-      const killed = reports.flatMap(({ decisions }) =>
-        decisions.filter(({ outcome }) => outcome === 'ended'),
-      )
-      const ids = killed.map(({ runId }) => runId)
-      return [...new Set(ids.filter((id, index) => ids.indexOf(id) !== index))].map(
-        (id) => `${id} was reported as killed twice`,
-      )
+    check: ({ reports, kills }) => {
+      const reported = killedOf(reports).map(({ by, runId }) => ({ by, run: runId }))
+      // Of what a bot has reaped it tells twice: as it happens, and in the report.
+      const others = kills.filter(({ by, run }) => !reported.some((it) => it.by === by && it.run === run))
+      return [kills, [...reported, ...others]]
+        .flatMap((told) => repeated(told.map(({ run }) => run)))
+        .map((run) => `${run} was reported as killed twice`)
     },
   },
   {
@@ -119,6 +121,15 @@ export const invariants = [
       runs.flatMap((run) =>
         run.exits.flatMap((exit) => falseReason(run, exit).map((why) => `${run.name} (${run.what}): ${why}`)),
       ),
+  },
+  {
+    name: 'signals and words arrive',
+    check: ({ runs, undelivered }) => [
+      ...undelivered,
+      ...runs
+        .filter(({ says, said, exits }) => said !== undefined && said !== says && exits.some(hasSaidAll))
+        .map(({ name, says, said }) => `${name} has said ${says} bytes, and ${said} were heard`),
+    ],
   },
   {
     name: 'orders are answered, and refused with a code',
@@ -140,11 +151,10 @@ export const invariants = [
     check: ({ bots }) =>
       bots
         .filter(({ before, after }) => before && after)
-        .flatMap(({ name, before, after, hasLostZygote }) =>
+        .flatMap(({ name, before, after, hasLostZygote, hasWatched }) =>
           Object.keys(ALLOWANCE)
-            // A zygote that was killed is waited for when the next one is needed.
             .filter(
-              (it) => after[it] > before[it] + ALLOWANCE[it] + (it === 'zombies' && hasLostZygote ? 1 : 0),
+              (it) => after[it] > before[it] + ALLOWANCE[it] + oneMore(it, { hasLostZygote, hasWatched }),
             )
             .map((it) => `bot ${name} had ${before[it]} ${it}, and has ${after[it]} after its last run`),
         ),
@@ -158,8 +168,19 @@ export const invariants = [
   },
 ]
 
+/** A zygote that was killed is waited for when the next one is needed; libuv keeps what it watches files with. */
+const oneMore = (what, { hasLostZygote, hasWatched }) =>
+  (what === 'zombies' && hasLostZygote) || (what === 'fds' && hasWatched) ? 1 : 0
+
 const killedOf = (reports) =>
-  reports.flatMap(({ decisions }) => decisions.filter(({ outcome }) => outcome === 'ended'))
+  reports.flatMap(({ by, decisions }) =>
+    decisions.filter(({ outcome }) => outcome === 'ended').map((decision) => ({ by, ...decision })),
+  )
+
+const repeated = (list) => [...new Set(list.filter((it, index) => list.indexOf(it) !== index))]
+
+/** It exits like that only if it could write all of it. */
+const hasSaidAll = ({ reason, exitCode }) => reason === 'exit' && exitCode === 0
 
 const isExcused = (runs, name) => {
   const run = runs.find((it) => it.name === name)
@@ -183,8 +204,10 @@ function falseReason(run, exit) {
   if (noOutputTimedOut !== (reason === 'no-output-timeout'))
     wrong.push(`noOutputTimedOut is ${noOutputTimedOut}, the reason ${reason}`)
   const { timeoutMs, noOutputTimeoutMs } = run.options
-  if (reason === 'overall-timeout' && durationMs < timeoutMs)
-    wrong.push(`a deadline of ${timeoutMs} ms was over after ${durationMs}`)
+  // A keeper that was stopped has heard of it too late.
+  const deadline = timeoutMs + (run.keeperStopped ? 0 : (run.extendedMs ?? 0))
+  if (reason === 'overall-timeout' && durationMs < deadline)
+    wrong.push(`a deadline of ${deadline} ms was over after ${durationMs}`)
   if (reason === 'no-output-timeout' && durationMs < noOutputTimeoutMs)
     wrong.push(`a silence of ${noOutputTimeoutMs} ms was over after ${durationMs}`)
   return wrong

@@ -15,11 +15,24 @@ import { numberMoves } from './faults/number.mjs'
 import { registryFaults } from './faults/registry.mjs'
 import { slowDiskMoves } from './faults/slow-disk.mjs'
 import { stopMoves } from './faults/stop.mjs'
+import { limitMoves } from './faults/user-limit.mjs'
 import { botMoves } from './operations/bots.mjs'
+import { commandLineMoves } from './operations/command-line.mjs'
+import { deadlineMoves } from './operations/deadlines.mjs'
+import { pauseMoves } from './operations/pause.mjs'
 import { registryMoves } from './operations/registry.mjs'
 import { runMoves } from './operations/runs.mjs'
+import { watchMoves } from './operations/watch.mjs'
 
-const operations = [...botMoves, ...runMoves, ...registryMoves]
+const operations = [
+  ...botMoves,
+  ...runMoves,
+  ...pauseMoves,
+  ...deadlineMoves,
+  ...registryMoves,
+  ...watchMoves,
+  ...commandLineMoves,
+]
 const faults = [
   ...killMoves,
   ...stopMoves,
@@ -30,6 +43,7 @@ const faults = [
   ...lockMoves,
   ...descriptorMoves,
   ...forkMoves,
+  ...limitMoves,
   ...clockMoves,
 ]
 

@@ -8,9 +8,13 @@ import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
 import { program as fixture } from '../../../__test__/support/fixtures.mjs'
 import { commands } from './commands.mjs'
-import { buildLies } from './lies.mjs'
+import { makePidsLimit, removePidsLimit, unlimited } from './pids-limit.mjs'
+import { buildPrograms, liar } from './programs.mjs'
 
-const program = fileURLToPath(new URL('./inside.mjs', import.meta.url))
+const at = (path) => fileURLToPath(new URL(path, import.meta.url))
+const program = at('./inside.mjs')
+const bot = at('./bot.mjs')
+const keeper = at('../../../native/spawn-owned-keeper')
 /** Nothing of a round is left to wait for by then; the trees themselves end after 60 s. */
 const LIMIT_MS = 120_000
 
@@ -45,20 +49,49 @@ let isReady = false
 /** What forks and compilers are needed for, before there are rounds side by side. */
 function makeReady() {
   if (isReady) return
-  buildLies()
+  buildPrograms()
   for (const name of ['stays', 'holds-lock']) fixture(name)
   for (const { command } of commands) command('witness')
+  nobody = isReachable(FIRST_USER)
+    ? undefined
+    : 'a user without privileges cannot read what the bots are made of'
   isReady = true
+}
+
+/** Numbers that are nobody's. The kernel counts the processes of each, in all namespaces together: so every round has another one. */
+const FIRST_USER = 100_000_000
+const USERS = 64
+let users = 0
+const nextUser = () => FIRST_USER + process.pid * USERS + (users++ % USERS)
+
+/** Why no round is played by bots without privileges, or undefined. Known when the lab is ready. */
+let nobody = 'not looked'
+const isReachable = (user) => {
+  const needed = [process.execPath, bot, liar, fixture('stays'), keeper]
+  const look = 'for file; do test -r "$file" || exit 1; done'
+  return spawnSync('sh', ['-c', look, 'sh', ...needed], { uid: user, gid: user }).status === 0
+}
+
+/** What cannot be had here, in words; steps that need it are moot. */
+export function lacks() {
+  makeReady()
+  return [
+    ...(unlimited ? [`no pids limits: ${unlimited}`] : []),
+    ...(nobody ? [`no bots without privileges: ${nobody}`] : []),
+  ]
 }
 
 /** `{ facts }`, or `{ trouble }` in words if the round came to no end. */
 export async function playInNamespace(plan) {
   makeReady()
+  const user = plan.setting.isUnprivileged && !nobody ? nextUser() : undefined
+  const pidsLimit = makePidsLimit()
   const folder = mkdtempSync(join(tmpdir(), 'spawn-owned-lab-'))
   // The shell is the namespace's init: it reaps those that have lost their parents, else no number would become free.
   const session = plan.setting.ownSession ? ['setsid'] : []
   const command = [...way, 'sh', '-c', '"$@"; exit $?', 'sh', ...session, process.execPath, program]
-  const inside = spawn('unshare', command, {
+  const enter = pidsLimit ? 'echo 0 >"$0/cgroup.procs"; exec "$@"' : 'exec "$@"'
+  const inside = spawn('sh', ['-c', enter, pidsLimit ?? 'sh', 'unshare', ...command], {
     env: { ...process.env, TMPDIR: folder },
     stdio: ['pipe', 'pipe', 'pipe'],
     // Ctrl-C is for us.
@@ -74,7 +107,7 @@ export async function playInNamespace(plan) {
   process.on('exit', leave)
   const timer = setTimeout(end, LIMIT_MS)
   inside.stdin.on('error', () => {})
-  inside.stdin.end(JSON.stringify({ plan, folder }))
+  inside.stdin.end(JSON.stringify({ plan, folder, user, pidsLimit }))
   try {
     const [said, complaint] = await Promise.all([text(inside.stdout), text(inside.stderr)])
     if (said === '') return { trouble: complaint.trim() || 'the round came to no end' }
@@ -83,5 +116,6 @@ export async function playInNamespace(plan) {
     clearTimeout(timer)
     process.off('exit', leave)
     clear()
+    if (pidsLimit) await removePidsLimit(pidsLimit)
   }
 }

@@ -7,7 +7,7 @@ import { Dice } from './dice.mjs'
 import { moveNamed, moves } from './moves.mjs'
 
 const LEAST_STEPS = 6
-const MOST_STEPS = 22
+const MOST_STEPS = 26
 /** From one step to the next: at once, within the time of a system call, or within that of a grace. */
 const PACES = [
   [5, 0],
@@ -17,13 +17,13 @@ const PACES = [
 ]
 
 export function planFor(seed) {
-  const draft = new Draft(new Dice(seed))
-  const { dice } = draft
+  const dice = new Dice(seed)
+  const draft = new Draft(dice, settingFor(dice))
   const count = dice.between(LEAST_STEPS, MOST_STEPS)
   draft.add(moveNamed('start'))
   while (draft.steps.length < count)
     draft.add(dice.weighted(moves.map((move) => [weightOf(move, draft), move])))
-  return { seed, setting: setting(dice), steps: draft.steps }
+  return { seed, setting: draft.setting, steps: draft.steps }
 }
 
 /** How often a move is drawn; some have a weight that depends on the occasion. */
@@ -36,7 +36,7 @@ export const partOf = (plan, numbers) => ({
 })
 
 /** What does not change during a round. */
-function setting(dice) {
+function settingFor(dice) {
   return {
     // Of few numbers each is used again and again.
     pids: dice.weighted([
@@ -46,6 +46,8 @@ function setting(dice) {
     lookAlikes: dice.chance(0.5),
     // In a namespace the group of whoever has made it has no number.
     ownSession: dice.chance(0.8),
+    // Root may do what others may not.
+    isUnprivileged: dice.chance(0.35),
     /** How the bots that are left go in the end. */
     curtain: dice.pick(['kill', 'leave', 'shutdown', 'shutdown']),
   }
@@ -60,8 +62,9 @@ export class Draft {
   #lasting = new Set()
   #strangers = 0
 
-  constructor(dice) {
+  constructor(dice, setting) {
     this.dice = dice
+    this.setting = setting
   }
 
   add(move) {

@@ -14,11 +14,12 @@ function tellStep({ afterMs, awaited, ...step }) {
 export const replayOf = ({ seed, steps }, isWhole) =>
   `npm run stress -- --replay ${seed}${isWhole ? '' : ` --steps ${steps.map(({ number }) => number).join(',')}`}`
 
-const settingOf = ({ pids, lookAlikes, curtain, ownSession }) =>
+const settingOf = ({ pids, lookAlikes, curtain, ownSession, isUnprivileged }) =>
   [
     `PIDs from ${pids.first} to ${pids.last}`,
     lookAlikes ? 'look-alikes with almost its cookie beside run-a' : 'no look-alikes',
     ownSession ? 'the lab in a session of its own' : 'the lab in a group of another namespace',
+    isUnprivileged ? 'the bots are of a user without privileges' : 'the bots are root',
     `in the end the bots ${{ kill: 'are killed', leave: 'exit', shutdown: 'shut down' }[curtain]}`,
   ].join(' · ')
 

@@ -1,7 +1,7 @@
 /** A round as it is played: who is there, what is done, what is heard and seen. `inside.mjs` plays it in its namespace. */
 
 import { spawn } from 'node:child_process'
-import { writeFileSync } from 'node:fs'
+import { chownSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { program } from '../../../__test__/support/fixtures.mjs'
@@ -12,13 +12,15 @@ import { Bot } from './bots.mjs'
 import { lowerCurtain } from './curtain.mjs'
 import { Lies } from './lies.mjs'
 import { moveNamed } from './moves.mjs'
+import { beginReap } from './reaping.mjs'
 import { StagedRun } from './staged-run.mjs'
-import { childrenOf, isHelper, measure, ProcessHandle, processes, readRegistry } from './witness.mjs'
+import { hasLoaded, measure, ProcessHandle, processes, readRegistry, within } from './witness.mjs'
 
 /** Whatever takes longer than this is taken for never. Far beyond any promise, on a machine with a load of 10. */
 export const PATIENCE_MS = 30_000
 const STANDS_MS = 10_000
 const READ_EVERY_MS = 4
+const ADDON = 'spawn-owned.node'
 
 export class Stage {
   bots = new Map()
@@ -27,6 +29,9 @@ export class Stage {
   orders = []
   claims = []
   reports = []
+  /** What orphans bots have told that they have ended, and what did not arrive, in words. */
+  kills = []
+  undelivered = []
   reads = { count: 0, invalid: [] }
   played = []
   /** What puts right again what a fault has put wrong. */
@@ -35,38 +40,68 @@ export class Stage {
   couldNotLog = false
   /** A keeper that cannot write down how its run has ended tries again every 30 s, and stays until then. */
   keepersMayStay = false
+  /** How often anybody was kept from forking, or from starting a thread. */
+  forksFailed = 0
+  #others = new Set()
   #witnesses = new Map()
   #scope
   #pending = new Set()
   #lasting = new Set()
   #at = 'the opening'
 
-  /** What is opened is closed with `scope`, which stands in for a test. */
-  constructor({ plan, folder }, scope) {
+  /**
+   * What is opened is closed with `scope`, which stands in for a test. `user`: the number of one without privileges, if one is to be had;
+   * `pidsLimit`: the cgroup that everybody is in, likewise.
+   */
+  constructor({ plan, folder, user, pidsLimit }, scope) {
     this.#scope = scope
     this.plan = plan
     this.folder = folder
+    this.user = user
+    this.pidsLimit = pidsLimit
     this.registryPath = join(folder, 'data', 'process-registry.json')
   }
 
   async open() {
     const { pids, lookAlikes } = this.plan.setting
     this.disk = mountSmallDisk(this.#scope, join(this.folder, 'data'))
+    this.give(this.folder, this.disk.directory)
     this.lies = new Lies(this.folder)
     writeFileSync('/proc/sys/kernel/pid_max', String(pids.last))
     // Numbers below 100 are never reaped.
     writeFileSync('/proc/sys/kernel/ns_last_pid', String(pids.first))
     // Now: to make one takes a fork, which may be impossible later.
     for (const { do: move, run, stranger } of this.plan.steps) {
-      if (move === 'spawn' || move === 'register') this.#witnesses.set(run, openWitness(this.#scope))
-      if (stranger) this.#witnesses.set(stranger, openWitness(this.#scope))
+      if (move === 'spawn' || move === 'register') this.#openWitness(run)
+      if (stranger) this.#openWitness(stranger)
     }
     if (lookAlikes)
       for (const [who, env] of Object.entries(environments('run-a'))) {
-        this.#witnesses.set(who, openWitness(this.#scope))
+        this.#openWitness(who)
         await this.addStranger(who, { who, env })
       }
     this.reader = setInterval(() => this.#read(), READ_EVERY_MS)
+  }
+
+  #openWitness(name) {
+    const witness = openWitness(this.#scope)
+    this.give(witness.dir, witness.path)
+    this.#witnesses.set(name, witness)
+  }
+
+  /** To the user of the bots. */
+  give(...paths) {
+    if (this.user !== undefined) for (const path of paths) chownSync(path, this.user, this.user)
+  }
+
+  /** Whoever is started with this is of the same user as the bots. */
+  get asUser() {
+    return this.user === undefined ? {} : { uid: this.user, gid: this.user }
+  }
+
+  /** The step that is being played. */
+  get at() {
+    return this.#at
   }
 
   async play() {
@@ -97,21 +132,27 @@ export class Stage {
 
   /** Nothing, if nobody can be started now. */
   async startBot(name, { isWarm = false } = {}) {
-    if (this.remedies.has('no forks')) return undefined
+    if (this.cannotFork) return undefined
     const options = { registryPath: this.registryPath, graceMs: 300 }
-    const bot = new Bot(name, { options, env: this.lies.env, hear: (said) => this.#hear(name, said) })
+    const hear = (said) => this.#hear(name, said)
+    const bot = new Bot(name, { options, env: this.lies.env, user: this.asUser, hear })
     this.bots.set(name, bot)
     bot.ended.then((how) => {
       bot.how = how
       if (!bot.expected) this.#ownerGoes(bot)
     })
-    await this.within(bot.ready, STANDS_MS)
+    await within(bot.ready, STANDS_MS)
     if (isWarm)
       await this.order(bot, 'warmUp', [], {
         awaited: true,
         heard: () => (bot.before = measure(bot.process.pid)),
       })
     return bot
+  }
+
+  /** Nobody can, the lab itself included. */
+  get cannotFork() {
+    return this.remedies.has('no forks')
   }
 
   addRun(name, about) {
@@ -124,7 +165,11 @@ export class Stage {
   /** A process that the lab has started itself; nothing, if it cannot fork. */
   async addRegistered(name, { bot, leads }) {
     const run = this.addRun(name, { bot, what: 'stays', isKept: true, isRegistered: true })
-    const child = spawn(program('stays'), [run.witness.path], { stdio: 'ignore', detached: leads })
+    const child = spawn(program('stays'), [run.witness.path], {
+      stdio: 'ignore',
+      detached: leads,
+      ...this.asUser,
+    })
     child.on('error', () => {})
     if (child.pid === undefined) {
       this.runs.delete(name)
@@ -140,7 +185,8 @@ export class Stage {
     const witness = this.#witnesses.get(name)
     const file = program(fixture)
     before?.()
-    const child = spawn(file, [witness.path, ...args], { stdio: 'ignore', detached: true, ...options })
+    const as = { stdio: 'ignore', detached: true, ...this.asUser, ...options }
+    const child = spawn(file, [witness.path, ...args], as)
     child.on('error', () => {})
     const stranger = { who, pid: child.pid, witness, process: new ProcessHandle(child.pid) }
     if (pid === undefined ? child.pid === undefined : child.pid !== pid) return this.#turnAway(stranger)
@@ -172,23 +218,6 @@ export class Stage {
     run.witness.release()
   }
 
-  /** Zygotes of a bot, the keepers below them, and those of its runs that have lost their zygote. */
-  helpersOf(bot) {
-    const zygotes = childrenOf(bot.process.pid).filter(isHelper)
-    const below = [...zygotes, ...zygotes.flatMap((zygote) => childrenOf(zygote).filter(isHelper))]
-    const keepers = this.runsOf(bot.name).filter((run) => run.keeper?.isAlive())
-    const others = keepers.map(({ keeper }) => keeper).filter(({ pid }) => !below.includes(pid))
-    return [...below.map((pid) => new ProcessHandle(pid)), ...others]
-  }
-
-  runsOf = (bot) => [...this.runs.values()].filter((run) => run.bot === bot)
-
-  runsKeptBy = (helpers) =>
-    [...this.runs.values()].filter(({ keeper }) => keeper && helpers.some((helper) => helper.isSame(keeper)))
-
-  runsWatchedBy = (helpers) =>
-    [...this.runs.values()].filter(({ zygote }) => zygote && helpers.some((helper) => helper.isSame(zygote)))
-
   continueAll() {
     for (const pid of processes().filter((pid) => pid !== process.pid && pid !== 1))
       new ProcessHandle(pid).signal('SIGCONT')
@@ -214,36 +243,37 @@ export class Stage {
       })
     }).then(() => this.#pending.delete(answer))
     this.#pending.add(answer)
-    if (awaited && !(await this.within(answer, bot.process.isStopped() ? 100 : PATIENCE_MS)))
-      note.isLate = true
+    if (awaited && !(await within(answer, bot.process.isStopped() ? 100 : PATIENCE_MS))) note.isLate = true
   }
 
   async allAnswered() {
-    await this.within(Promise.all(this.#pending), PATIENCE_MS)
+    await within(Promise.all(this.#pending), PATIENCE_MS)
+  }
+
+  /** Somebody who is no bot. Returns what is to be called when it has ended. */
+  followOther(child) {
+    this.#others.add(child)
+    return () => this.#others.delete(child)
+  }
+
+  /** Nobody, or no bot, can fork from now on. A Node that is not up yet may wait for its threads for ever; that is none of ours. */
+  noForks() {
+    this.forksFailed++
+    for (const child of this.#others) if (!hasLoaded(child.pid, ADDON)) child.kill('SIGKILL')
+  }
+
+  /** The same with somebody who is no bot. `work` resolves with what is to be noted, `{ outcome, code, message }`. */
+  async errand(who, order, work, { awaited = false } = {}) {
+    const note = { bot: who, order, step: this.#at, outcome: 'unanswered' }
+    this.orders.push(note)
+    const answer = work.then((how) => Object.assign(note, how)).then(() => this.#pending.delete(answer))
+    this.#pending.add(answer)
+    if (awaited && !(await within(answer, PATIENCE_MS))) note.isLate = true
   }
 
   reap(bot, { policy, dryRun }, awaited) {
-    const isOrphan = (run) => run.isKept && !this.bot(run.bot)
-    const over = dryRun || policy !== 'terminate' ? undefined : this.during(isOrphan, 'reaped')
-    const isUnowned = (run) => run.mustBeRecorded && !run.registryLost && !this.bot(run.bot) && !run.isGone()
-    const unowned = [...this.runs.values()].filter(isUnowned)
-    const report = { by: bot.name, step: this.#at, dryRun, unowned }
-    return this.order(bot, 'reap', [{ policy, dryRun }], {
-      awaited,
-      over,
-      heard: (told) => this.#heardReport(report, told),
-    })
-  }
-
-  #heardReport(report, { decisions, adopted }) {
-    report.decisions = decisions.map(({ record, ...decision }) => ({
-      ...decision,
-      isGone: this.run(decision.runId)?.isGone(),
-    }))
-    // Those that were gone by then may have been somebody else's to decide on.
-    const alive = report.unowned.filter((run) => run.mustBeRecorded && !run.registryLost && !run.isGone())
-    this.reports.push({ ...report, unowned: undefined, alive: alive.map(({ name }) => name) })
-    for (const { runId } of adopted) this.run(runId)?.belongsTo(report.by)
+    const how = beginReap(this, bot.name, { policy, dryRun })
+    return this.order(bot, 'reap', [{ policy, dryRun }], { awaited, ...how })
   }
 
   /** Every run that this is true of now, or becomes true of until the function that is returned is called, may end for this cause. */
@@ -279,12 +309,17 @@ export class Stage {
 
   // ---- what is heard and seen -----------------------------------------------------------------------------------------
 
-  #hear(bot, { begun, failed, over, pid, code, exit }) {
-    const run = this.run(begun ?? failed ?? over)
+  #hear(bot, { begun, failed, over, closed, killed, pid, code, exit, bytes }) {
+    const run = this.run(begun ?? failed ?? over ?? closed ?? killed)
     if (begun) {
       run.hasBegun(pid)
-      run.witness.release()
+      run.holds()
       run.isRecorded()
+    }
+    if (closed) run.hasSaid(bytes)
+    if (killed) {
+      this.kills.push({ by: bot, run: killed })
+      this.#claim(`the orphan:killed of ${bot}`, { runId: killed, reason: 'orphan', survivors: [] })
     }
     if (failed) run.mayEnd(`failed: ${code}`)
     if (over) {
@@ -321,7 +356,7 @@ export class Stage {
     for (const run of this.runs.values()) {
       if (!run.mustBeRecorded || run.registryLost || runIds.has(run.name)) continue
       // Looked at after the registry was: who is alive now was alive then.
-      if (!run.isGone())
+      if (run.isAlive())
         run.wasMissing(`alive at step ${this.#at}, and not in the registry:\n${run.witness.holders()}`)
     }
   }
@@ -354,23 +389,6 @@ export class Stage {
     await delay(ms)
   }
 
-  /** Whether it has settled by then. */
-  async within(promise, ms) {
-    let timer
-    const late = new Promise((resolve) => {
-      timer = setTimeout(resolve, ms, false)
-    })
-    const inTime = await Promise.race([
-      promise.then(
-        () => true,
-        () => true,
-      ),
-      late,
-    ])
-    clearTimeout(timer)
-    return inTime
-  }
-
   get facts() {
     return {
       runs: [...this.runs.values()].map((run) => ({ ...run.facts, endedAt: run.endedAt })),
@@ -379,6 +397,8 @@ export class Stage {
       orders: this.orders,
       claims: this.claims,
       reports: this.reports,
+      kills: this.kills,
+      undelivered: this.undelivered,
       reads: this.reads,
       played: this.played,
       final: this.final,

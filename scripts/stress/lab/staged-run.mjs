@@ -16,6 +16,8 @@ export class StagedRun {
   #lost = new Set()
   #unrecorded
   #isLeaving = false
+  #extendedMs = 0
+  #output
 
   constructor(name, witness, { bot, what, options = {}, isKept = false, isRegistered = false }) {
     Object.assign(this, { name, witness, bot, what, options, isKept, isRegistered })
@@ -24,6 +26,11 @@ export class StagedRun {
   /** Something was done that may end it. Noted before it is done. */
   mayEnd(cause) {
     if (!this.#causes.includes(cause)) this.#causes.push(cause)
+  }
+
+  /** One that is stopped says nothing. */
+  mayBeSilent() {
+    if (this.options.noOutputTimeoutMs) this.mayEnd('silence')
   }
 
   get hasCause() {
@@ -56,6 +63,16 @@ export class StagedRun {
     this.#unrecorded ??= what
   }
 
+  /** A deadline was moved, and in time. */
+  getsMore(ms) {
+    this.#extendedMs += ms
+  }
+
+  /** Its outputs were read from the beginning, and are at their end. */
+  hasSaid(bytes) {
+    this.#output = bytes
+  }
+
   loses(helper) {
     this.#lost.add(helper)
     if (helper === 'keeper') this.mayEnd('keeper killed')
@@ -83,6 +100,25 @@ export class StagedRun {
     this.isStranger = true
   }
 
+  /**
+   * With a terminal, the command gets no other descriptor: it holds the witness when it has opened it, and not before it stands. Whoever
+   * lets go of it earlier takes the end of nobody for the end of a tree.
+   */
+  get holdsLate() {
+    return this.options.pty === true
+  }
+
+  /** From here on it holds its witness itself. */
+  holds() {
+    if (!this.holdsLate) return this.witness.release()
+    this.witness.ready(1).catch(() => {})
+  }
+
+  /** Seen to be there; of one that does not hold its witness yet nobody can say. */
+  isAlive() {
+    return this.witness.writeEnd === null && !this.witness.isGone()
+  }
+
   isGone() {
     return this.witness.writeEnd === null && this.witness.isGone()
   }
@@ -95,7 +131,7 @@ export class StagedRun {
   }
 
   get facts() {
-    const { traceable = true, left = 0 } = commandNamed(this.what) ?? {}
+    const { traceable = true, left = 0, says } = commandNamed(this.what) ?? {}
     return {
       name: this.name,
       bot: this.bot,
@@ -110,6 +146,9 @@ export class StagedRun {
       causes: this.#causes,
       lost: [...this.#lost],
       keeperStopped: this.keeperStopped,
+      extendedMs: this.#extendedMs,
+      says,
+      said: this.#output,
       registryLost: this.registryLost ?? false,
       exits: this.#exits,
       unrecorded: this.#unrecorded,

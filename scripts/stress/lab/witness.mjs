@@ -92,6 +92,12 @@ export function holdsAny(pid, paths) {
   }
 }
 
+/** Whether a file of this name is mapped into it. */
+export const hasLoaded = (pid, name) => {
+  const maps = quietly(() => readFileSync(`/proc/${pid}/maps`, 'utf8'))
+  return maps?.includes(`/${name}`) ?? false
+}
+
 /** For people. */
 export function describe(pid) {
   const { name, state, parent } = statOf(pid) ?? {}
@@ -157,4 +163,21 @@ export function quietly(look) {
   } catch {
     return undefined
   }
+}
+
+/** Whether it has settled by then. */
+export async function within(promise, ms) {
+  let timer
+  const late = new Promise((resolve) => {
+    timer = setTimeout(resolve, ms, false)
+  })
+  const inTime = await Promise.race([
+    promise.then(
+      () => true,
+      () => true,
+    ),
+    late,
+  ])
+  clearTimeout(timer)
+  return inTime
 }

@@ -22,7 +22,7 @@ export const descriptorMoves = [
   },
   {
     name: 'relent',
-    weight: 0.7,
+    weight: 1.5,
     draw(draft) {
       const hoarder = draft.dice.pick(draft.steps.filter((step) => step.do === 'hoard'))
       return hoarder && { bot: hoarder.bot }

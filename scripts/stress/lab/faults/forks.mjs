@@ -1,26 +1,43 @@
 /**
- * Nobody can fork: all numbers of the namespace are taken, as when its pids limit is reached (EAGAIN). A limit of processes per user
- * would not hold for root.
+ * Nobody can fork, nor start a thread (EAGAIN), the lab included: all numbers of the namespace are taken, or the pids limit of the cgroup
+ * that everybody is in is reached.
  */
 
 import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 
 /** The least that the kernel allows; numbers begin at 300 when they come round. */
-const NONE = 301
-const limit = (number) => writeFileSync('/proc/sys/kernel/pid_max', String(number))
+const NO_NUMBER = 301
+
+const WAYS = {
+  numbers: {
+    words: 'all numbers are taken',
+    isThere: () => true,
+    limit: (stage, isOn) =>
+      writeFileSync('/proc/sys/kernel/pid_max', String(isOn ? NO_NUMBER : stage.plan.setting.pids.last)),
+  },
+  cgroup: {
+    words: "by its cgroup's pids limit",
+    isThere: ({ pidsLimit }) => pidsLimit !== undefined,
+    limit: ({ pidsLimit }, isOn) => writeFileSync(join(pidsLimit, 'pids.max'), isOn ? '0' : 'max'),
+  },
+}
 
 export const forkMoves = [
   {
     name: 'no-forks',
-    weight: 0.7,
-    draw: (draft) => draft.begin('no forks'),
-    tell: () => 'from here on nobody can fork',
-    play(stage) {
+    weight: 1,
+    draw: (draft) => draft.begin('no forks') && { way: draft.dice.pick(Object.keys(WAYS)) },
+    tell: ({ way }) => `from here on nobody can fork: ${WAYS[way].words}`,
+    play(stage, { way }) {
+      const { isThere, limit } = WAYS[way]
+      if (!isThere(stage)) return false
       // The trees of the lab leave if they cannot fork.
       const over = stage.during(() => true, 'no forks')
-      limit(NONE)
+      limit(stage, true)
+      stage.noForks()
       stage.remedies.set('no forks', () => {
-        limit(stage.plan.setting.pids.last)
+        limit(stage, false)
         over()
       })
     },

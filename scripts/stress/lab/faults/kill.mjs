@@ -1,5 +1,7 @@
 /** SIGKILL: of bots, keepers, zygotes, and all of them together. */
 
+import { helpersOf, runsKeptBy, runsWatchedBy } from '../helpers.mjs'
+
 export const killMoves = [
   {
     name: 'kill-bot',
@@ -32,15 +34,16 @@ export const killMoves = [
     async play(stage, { bot: name, stopFirst }) {
       const bot = stage.bot(name)
       if (!bot) return false
-      const helpers = () => stage.helpersOf(bot)
+      const helpers = () => helpersOf(stage, bot)
       // Nobody shall do anything about the death of the others.
       if (stopFirst) for (const one of [bot.process, ...helpers()]) await one.stop()
       stage.expectEnd(bot, 'kill')
       const victims = [bot.process, ...helpers()]
       // Also of runs that it has not told of yet, or whose root was gone before anybody looked for its parent.
-      const untold = stage.runsOf(name).filter(({ keeper, isRegistered }) => !keeper && !isRegistered)
-      for (const run of [...untold, ...stage.runsKeptBy(victims)]) run.loses('keeper')
-      for (const run of [...untold, ...stage.runsWatchedBy(victims)]) run.loses('zygote')
+      const isUntold = ({ bot, keeper, isRegistered }) => bot === name && !keeper && !isRegistered
+      const untold = [...stage.runs.values()].filter(isUntold)
+      for (const run of [...untold, ...runsKeptBy(stage, victims)]) run.loses('keeper')
+      for (const run of [...untold, ...runsWatchedBy(stage, victims)]) run.loses('zygote')
       for (const victim of victims) victim.signal('SIGKILL')
     },
   },
@@ -70,7 +73,7 @@ export const killMoves = [
     play(stage, { run: runId }) {
       const zygote = stage.run(runId)?.zygote
       if (!zygote?.isAlive()) return false
-      for (const run of stage.runsWatchedBy([zygote])) {
+      for (const run of runsWatchedBy(stage, [zygote])) {
         run.loses('zygote')
         stage.bots.get(run.bot).hasLostZygote = true
       }

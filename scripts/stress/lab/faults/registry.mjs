@@ -47,11 +47,11 @@ export const registryFaults = [
     tell: () => 'somebody dies while writing to the journal, and leaves half a line',
     play(stage) {
       if (!existsSync(dirname(stage.registryPath))) return false
-      quietly(() =>
-        appendFileSync(`${stage.registryPath}.journal`, '\n653 {"intent":{"entry":{"pid":18', {
-          mode: 0o600,
-        }),
-      )
+      const journal = `${stage.registryPath}.journal`
+      quietly(() => {
+        appendFileSync(journal, '\n653 {"intent":{"entry":{"pid":18', { mode: 0o600 })
+        stage.give(journal)
+      })
     },
   },
 ]

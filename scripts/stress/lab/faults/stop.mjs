@@ -29,6 +29,7 @@ export const stopMoves = [
       const one = run && WHO[who].of(stage, run)
       if (!one?.isAlive()) return false
       if (who === 'keeper') run.keeperStopped = true
+      if (who === 'root') run.mayBeSilent()
       await one.stop()
     },
   },

@@ -8,12 +8,23 @@ const AGENTS = ['claude', 'codex']
 const MOST_RUNS = 12
 
 /** Ended now and then without being asked, so a plan is not all cancels. */
-function deadlines(dice) {
+function deadlines(dice, { says }) {
+  // It has to be loaded before it can say anything; on a busy machine that takes its time.
+  const silence = says ? 1000 : 50
   return dice.weighted([
     [6, {}],
     [1, { timeoutMs: dice.between(20, 400) }],
-    [1, { noOutputTimeoutMs: dice.between(50, 400) }],
+    [1, { timeoutMs: dice.between(1200, 2000) }],
+    [1, { noOutputTimeoutMs: silence + dice.below(350) }],
   ])
+}
+
+/** What the command is connected to its bot by. A run that is to be kept would leave with the pipe of its bot, or with its terminal. */
+function streamsFor(dice, { isKept, needsInput, says, isListenedTo }) {
+  if (!isKept && dice.chance(0.15)) return { pty: true }
+  const output = says || isListenedTo ? 'pipe' : 'ignore'
+  const streams = [isKept && !needsInput ? 'ignore' : 'pipe', output, 'ignore', 'witness']
+  return { streams: !isKept && dice.chance(0.1) ? [...streams, 'ipc'] : streams }
 }
 
 function drawSpawn(draft) {
@@ -21,22 +32,46 @@ function drawSpawn(draft) {
   if (!bot || draft.runs.length >= MOST_RUNS) return undefined
   const { dice } = draft
   const isKept = dice.chance(0.25)
-  const what = dice.pick(commands.filter(({ needsInput }) => !(isKept && needsInput))).name
+  const command = dice.pick(commands.filter(({ needsInput }) => !(isKept && needsInput)))
+  const what = command.name
+  const limits = deadlines(dice, command)
+  const { pty, streams } = streamsFor(dice, {
+    ...command,
+    isKept,
+    isListenedTo: limits.noOutputTimeoutMs > 0,
+  })
   const options = {
     graceMs: dice.pick([0, 50, 300]),
-    ...deadlines(dice),
+    ...limits,
+    ...(pty ? { pty } : {}),
     ...(isKept ? { onOwnerExit: 'keep' } : {}),
     ...(dice.chance(0.15) ? { onLeaderExit: 'keep' } : {}),
     ...(dice.chance(0.4) ? { sessionId: dice.pick(SESSIONS) } : {}),
     ...(dice.chance(0.3) ? { labels: { agent: dice.pick(AGENTS) } } : {}),
     ...(dice.chance(0.3) ? { scopeKey: dice.pick(SCOPES), replaceExistingScope: dice.chance(0.7) } : {}),
   }
-  const run = draft.addRun({ bot: bot.name, what, isKept, isBrief: commandNamed(what).ends !== undefined })
+  const run = draft.addRun({
+    bot: bot.name,
+    what,
+    isKept,
+    isBrief: command.ends !== undefined && !command.says,
+    hasDeadline: limits.timeoutMs > 0 && command.ends === undefined,
+    says: command.says !== undefined,
+  })
+  const isRead = command.says !== undefined && dice.chance(0.5)
   // Whether the next step comes when the tree stands, or as soon as the bot was told to.
-  return { bot: bot.name, run: run.name, what, options, awaited: dice.chance(0.7) }
+  return {
+    bot: bot.name,
+    run: run.name,
+    what,
+    options,
+    ...(pty ? {} : { streams }),
+    isRead,
+    awaited: dice.chance(0.7),
+  }
 }
 
-function tellSpawn({ bot, run, what, options }) {
+function tellSpawn({ bot, run, what, options, streams, isRead }) {
   const {
     graceMs,
     timeoutMs,
@@ -46,9 +81,13 @@ function tellSpawn({ bot, run, what, options }) {
     sessionId,
     labels,
     scopeKey,
+    pty,
     ...rest
   } = options
   const more = [
+    pty && 'with a terminal',
+    streams?.includes('ipc') && 'with an IPC channel',
+    isRead && 'read',
     `grace ${graceMs} ms`,
     timeoutMs && `deadline ${timeoutMs} ms`,
     noOutputTimeoutMs && `silent for ${noOutputTimeoutMs} ms at most`,
@@ -61,13 +100,14 @@ function tellSpawn({ bot, run, what, options }) {
   return `bot ${bot} spawns ${run}: ${what} (${more.filter(Boolean).join(', ')})`
 }
 
-async function playSpawn(stage, { bot: name, run: runId, what, options, awaited }) {
+async function playSpawn(stage, { bot: name, run: runId, what, options, streams, isRead, awaited }) {
   const bot = stage.bot(name)
   if (!bot) return false
-  const { command, ready, ends, needsInput } = commandNamed(what)
+  const { command, ready, ends, says } = commandNamed(what)
   const run = stage.addRun(runId, { bot: name, what, options, isKept: options.onOwnerExit === 'keep' })
   if (options.timeoutMs) run.mayEnd('deadline')
-  if (options.noOutputTimeoutMs) run.mayEnd('silence')
+  // What waits to be read is no silence, unless nobody has ever asked for it.
+  if (options.noOutputTimeoutMs && !(says && isRead)) run.mayEnd('silence')
   if (ends) run.mayEnd(`by itself: ${ends}`)
   if (options.replaceExistingScope) stage.replaceScope(options.scopeKey, runId)
   const [file, args] = command(run.witness.path)
@@ -77,14 +117,14 @@ async function playSpawn(stage, { bot: name, run: runId, what, options, awaited 
     args,
     options,
     witness: run.witness.path,
-    // A run that is to be kept would leave with the pipe of its bot.
-    input: run.isKept && !needsInput ? 'ignore' : 'pipe',
-    output: options.noOutputTimeoutMs ? 'pipe' : 'ignore',
+    streams,
+    isRead,
   }
   await stage.order(bot, 'spawn', [task], {
     awaited,
     heard: ({ pid }) => run.hasBegun(pid),
-    over: () => run.witness.release(),
+    refused: () => run.witness.release(),
+    over: () => run.holdsLate || run.witness.release(),
   })
   if (awaited && ready > 0) await stage.stands(run, ready)
 }
@@ -111,7 +151,7 @@ const targetInWords = (target) => {
 }
 
 export const runMoves = [
-  { name: 'spawn', weight: 14, draw: drawSpawn, tell: tellSpawn, play: playSpawn },
+  { name: 'spawn', weight: 17, draw: drawSpawn, tell: tellSpawn, play: playSpawn },
   {
     name: 'cancel',
     weight: 5,

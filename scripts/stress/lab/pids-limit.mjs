@@ -1,0 +1,59 @@
+/** A cgroup of the pids controller for each round, whose limit the lab sets. Where there is none to be had, such steps are moot. */
+
+import { existsSync, mkdirSync, readFileSync, rmdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import { quietly } from './witness.mjs'
+
+const EMPTY_MS = 5000
+const place = process.platform === 'linux' ? quietly(findPlace) : undefined
+const trial = place && quietly(() => make('trial'))
+if (trial) rmdirSync(trial)
+
+/** Why there is none, or undefined. */
+export const unlimited = trial ? undefined : whyNot()
+
+let count = 0
+/** Its directory; undefined if there is none. */
+export const makePidsLimit = () => (trial ? make(String(count++)) : undefined)
+
+/** Returns when it is gone. Those that are in it are dead, but may not have been waited for. */
+export async function removePidsLimit(directory) {
+  const giveUpAt = performance.now() + EMPTY_MS
+  while (!quietly(() => rmdirSync(directory) ?? true) && performance.now() < giveUpAt) await delay(5)
+}
+
+function make(name) {
+  const directory = join(place, `spawn-owned-lab-${process.pid}-${name}`)
+  mkdirSync(directory)
+  if (existsSync(join(directory, 'pids.max'))) return directory
+  rmdirSync(directory)
+  return undefined
+}
+
+/** Our own cgroup, of the first version's hierarchy for pids if there is one, else of the second. */
+function findPlace() {
+  if (existsSync('/run/systemd/system')) return undefined
+  const mounts = readFileSync('/proc/self/mountinfo', 'utf8').split('\n')
+  const own = readFileSync('/proc/self/cgroup', 'utf8').split('\n')
+  const directory = (isMount, isOwn) => {
+    const [, , , from, to] = mounts.find(isMount)?.split(' ') ?? []
+    const path = own.find(isOwn)?.split(':')[2]
+    return from === '/' && path !== undefined ? join(to, path) : undefined
+  }
+  return (
+    directory(
+      (line) => / - cgroup .*\bpids\b/.test(line),
+      (line) => /^\d+:(?:.*,)?pids[,:]/.test(line),
+    ) ??
+    directory(
+      (line) => line.includes(' - cgroup2 '),
+      (line) => line.startsWith('0::'),
+    )
+  )
+}
+
+function whyNot() {
+  if (existsSync('/run/systemd/system')) return 'systemd manages the cgroups here'
+  return place ? `no cgroup with a pids limit can be made in ${place}` : 'no cgroup of ours is to be seen'
+}
