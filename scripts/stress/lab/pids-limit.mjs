@@ -1,12 +1,14 @@
 /** A cgroup of the pids controller for each round, whose limit the lab sets. Where there is none to be had, such steps are moot. */
 
-import { existsSync, mkdirSync, readFileSync, rmdirSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { quietly } from './witness.mjs'
 
 const EMPTY_MS = 5000
+const PREFIX = 'spawn-owned-lab-'
 const place = process.platform === 'linux' ? quietly(findPlace) : undefined
+if (place) quietly(sweep)
 const trial = place && quietly(() => make('trial'))
 if (trial) rmdirSync(trial)
 
@@ -24,11 +26,18 @@ export async function removePidsLimit(directory) {
 }
 
 function make(name) {
-  const directory = join(place, `spawn-owned-lab-${process.pid}-${name}`)
+  const directory = join(place, `${PREFIX}${process.pid}-${name}`)
   mkdirSync(directory)
   if (existsSync(join(directory, 'pids.max'))) return directory
   rmdirSync(directory)
   return undefined
+}
+
+/** What a lab that was in a hurry has left. The kernel refuses if anybody is in it. */
+function sweep() {
+  for (const name of readdirSync(place).filter((it) => it.startsWith(PREFIX)))
+    if (!existsSync(`/proc/${name.slice(PREFIX.length).split('-')[0]}`))
+      quietly(() => rmdirSync(join(place, name)))
 }
 
 /** Our own cgroup, of the first version's hierarchy for pids if there is one, else of the second. */
