@@ -1,7 +1,7 @@
 //! Listening to one run until its end.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::task::AbortHandle;
 
@@ -101,14 +101,16 @@ impl Ears {
     }
 
     /// A command runs as the same user as its keeper and can stop it, and a keeper that is stopped keeps no deadline. So it is woken
-    /// when its time has come, and killed if that is in vain; and again, should the deadline have been moved. Until it is aborted.
+    /// when its time has come, and killed if that is in vain; and again, should it have been moved by then. Until it is aborted.
     fn keep_the_keeper_awake(&self) -> Option<AbortHandle> {
-        let every = self.timeout?.saturating_add(OVERDUE);
-        let run = self.run.clone();
+        let mut alarm = Alarm::new(self.timeout?);
+        let (run, began) = (self.run.clone(), Instant::now());
         let task = async move {
             loop {
-                tokio::time::sleep(every).await;
-                run.rouse_keeper().await;
+                match alarm.wait(began.elapsed(), run.extended()) {
+                    Some(wait) => tokio::time::sleep(wait).await,
+                    None => run.rouse_keeper().await,
+                }
             }
         };
         Some(runtime::get().ok()?.loop_handle.spawn(task).abort_handle())
@@ -170,6 +172,29 @@ impl Ears {
     }
 }
 
+/// When a keeper has to be awake because of the run's overall deadline. Pure: how long the run has been running goes in.
+struct Alarm {
+    timeout: Duration,
+    at: Duration,
+}
+
+impl Alarm {
+    fn new(timeout: Duration) -> Self {
+        Self { timeout, at: timeout.saturating_add(OVERDUE) }
+    }
+
+    /// How long to wait until the next look. `None`: it is time now, and another timeout later again.
+    fn wait(&mut self, now: Duration, extended: Duration) -> Option<Duration> {
+        self.at = self.at.max(self.timeout.saturating_add(extended).saturating_add(OVERDUE));
+        let wait = self.at.saturating_sub(now);
+        if !wait.is_zero() {
+            return Some(wait);
+        }
+        self.at = now.saturating_add(self.timeout).saturating_add(OVERDUE);
+        None
+    }
+}
+
 /// As its keeper has told it.
 fn extinct(status: Option<ExitStatus>, end: End) -> Extinct {
     let ending = Ending::Kept(end.cause);
@@ -188,4 +213,29 @@ fn lost(survivors: Vec<ProcessInfo>) -> Extinct {
     let (ending, force) = (Ending::Lost, Force::Kill);
     let reason = Reason::of(ending, "", None, 0);
     Extinct { ending, reason, limit_ms: 0, force, escaped: Vec::new(), survivors }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_keeper_is_woken_at_its_deadline_and_not_before() {
+        let s = Duration::from_secs;
+        let late = |at| Some(s(at) + OVERDUE);
+        let mut alarm = Alarm::new(s(10));
+        assert_eq!(alarm.wait(s(0), s(0)), late(10));
+        assert_eq!(alarm.wait(s(10), s(2)), late(2), "it was moved by a little");
+        assert_eq!(alarm.wait(s(12), s(1_000)), late(998), "and by a lot");
+        assert_eq!(alarm.wait(s(1_010) + OVERDUE, s(1_000)), None);
+        assert_eq!(
+            alarm.wait(s(1_010) + OVERDUE, s(1_000)),
+            late(10),
+            "and once more, should it have slept again"
+        );
+        assert_eq!(
+            alarm.wait(s(1_011), s(Duration::MAX.as_secs())).map(|wait| wait > s(1 << 40)),
+            Some(true)
+        );
+    }
 }

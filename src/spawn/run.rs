@@ -1,6 +1,6 @@
 //! A run that was started, as its owner holds it.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -26,6 +26,8 @@ pub struct Run(Arc<Inner>);
 struct Inner {
     line: Line,
     abandoned: AtomicBool,
+    /// By how much its deadlines were moved.
+    extended_ms: AtomicU64,
     watchdog: Mutex<Option<Watchdog>>,
     runtime: &'static Runtime,
     entry: Entry,
@@ -51,8 +53,17 @@ impl Run {
         listening: Option<Listening>,
         terminal: Option<Arc<Terminal>>,
     ) -> Self {
-        let (abandoned, watchdog) = (AtomicBool::new(false), Mutex::new(None));
-        Self(Arc::new(Inner { line, abandoned, watchdog, runtime, entry, grace_ms, listening, terminal }))
+        Self(Arc::new(Inner {
+            line,
+            abandoned: AtomicBool::new(false),
+            extended_ms: AtomicU64::new(0),
+            watchdog: Mutex::new(None),
+            runtime,
+            entry,
+            grace_ms,
+            listening,
+            terminal,
+        }))
     }
 
     #[cfg(unix)]
@@ -102,7 +113,17 @@ impl Run {
         if let Some(listening) = self.listening() {
             listening.extend(ms);
         }
-        self.ask(&Request::Extend { ms })
+        // Noted before the keeper knows: one that is just held still is not killed for a deadline that is none any more.
+        let note = |change: fn(u64, u64) -> u64| {
+            let extended = &self.0.extended_ms;
+            let _ = extended.fetch_update(Ordering::AcqRel, Ordering::Acquire, |was| Some(change(was, ms)));
+        };
+        note(u64::saturating_add);
+        self.ask(&Request::Extend { ms }).inspect_err(|_| note(u64::saturating_sub))
+    }
+
+    pub(super) fn extended(&self) -> Duration {
+        Duration::from_millis(self.0.extended_ms.load(Ordering::Acquire))
     }
 
     /// What the tree uses is told later, by [`super::RunEvent::Usage`].
