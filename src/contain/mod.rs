@@ -96,6 +96,8 @@ pub struct Reaped {
     pub left_something: bool,
     /// One that was no keeper was among them. So some keeper is dead, known or not.
     pub has_orphan: bool,
+    /// They are to be asked for without waiting for a signal: that was the same for all of them.
+    pub may_be_more: bool,
 }
 
 #[cfg(unix)]

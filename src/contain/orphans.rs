@@ -15,6 +15,16 @@ use crate::run::ExitStatus;
 /// Of how many [`Family::reap`] takes note at a time. Orphans that do nothing but fork and die must not keep us from everything else.
 const MOST_AT_ONCE: usize = 10_000;
 
+/// Takes note of whoever comes next, up to [`MOST_AT_ONCE`]. False if there may be more: nothing tells of them again.
+fn some<T>(next: impl FnMut() -> Option<T>, mut note: impl FnMut(T)) -> bool {
+    let mut count = 0;
+    for it in iter::from_fn(next).take(MOST_AT_ONCE) {
+        count += 1;
+        note(it);
+    }
+    count < MOST_AT_ONCE
+}
+
 /// The zygote's children.
 #[derive(Debug)]
 pub struct Family {
@@ -51,16 +61,17 @@ impl Family {
     /// What it costs does not depend on how many keepers there are: this is done for every run that begins or ends.
     pub fn reap(&mut self) -> Reaped {
         let mut reaped = Reaped::default();
-        for (child, status) in iter::from_fn(wait_for_any).take(MOST_AT_ONCE) {
+        let all_ended = some(wait_for_any, |(child, status)| {
             let is_keeper = self.keepers.remove(&child);
             reaped.left_something |= is_keeper && status != ExitStatus::Code(0);
             reaped.has_orphan |= !is_keeper;
-        }
-        for child in iter::from_fn(any_stopped).take(MOST_AT_ONCE) {
+        });
+        let all_stopped = some(any_stopped, |child| {
             if self.keepers.contains(&child) {
                 let _ = kill(child, SIGCONT);
             }
-        }
+        });
+        reaped.may_be_more = !(all_ended && all_stopped);
         reaped
     }
 
@@ -113,5 +124,22 @@ impl Family {
 
     fn is_orphan(&self, child: i32) -> bool {
         !self.keepers.contains(&child)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_died_with_too_many_others_is_not_forgotten() {
+        let mut dead = 0..2 * MOST_AT_ONCE + 1;
+        let mut noted = 0;
+        let mut turns = 1;
+        while !some(|| dead.next(), |_| noted += 1) {
+            turns += 1;
+        }
+        assert_eq!((noted, turns), (2 * MOST_AT_ONCE + 1, 3));
+        assert!(some(|| None::<()>, |()| noted += 1));
     }
 }

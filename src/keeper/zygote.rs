@@ -55,6 +55,7 @@ pub fn serve(socket: OwnedFd) -> Result<(), Errno> {
         answer: None,
         base: None,
         unswept: false,
+        may_be_more: false,
         born: Instant::now(),
     };
     while zygote.socket.is_some() || zygote.family.has_keepers() || zygote.ending.is_some() {
@@ -80,6 +81,8 @@ struct Zygote {
     base: Option<Base>,
     /// A keeper was killed, and may have left its cgroup.
     unswept: bool,
+    /// More have died than could be counted at once.
+    may_be_more: bool,
     born: Instant,
 }
 
@@ -94,6 +97,7 @@ impl Zygote {
         }
         // Whatever woke us: the death of a keeper may have been seen by the bot before we had our signal.
         let reaped = self.family.reap();
+        self.may_be_more = reaped.may_be_more;
         // The bot has gone in this very turn, or has been gone for a while in which nothing has happened.
         let is_alone = self.socket.is_none() && (spoken || !signalled);
         self.unswept |= reaped.left_something || self.has_lost_keeper(reaped.has_orphan || is_alone);
@@ -132,6 +136,7 @@ impl Zygote {
             }),
             None => self.socket.is_none().then_some(LOOK_EVERY_MS),
         };
+        let until = if self.may_be_more { Some(0) } else { until };
         let timeout =
             until.map_or(PollTimeout::NONE, |ms| PollTimeout::try_from(ms).unwrap_or(PollTimeout::MAX));
         let watched = [self.signals.as_ref().map(AsFd::as_fd), self.socket.as_ref().map(AsFd::as_fd)];

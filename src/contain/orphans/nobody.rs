@@ -49,7 +49,7 @@ impl Family {
         for &keeper in self.keepers.iter().filter(|&&keeper| has_stopped(keeper)) {
             let _ = kill(keeper, SIGCONT);
         }
-        Reaped { left_something, has_orphan: false }
+        Reaped { left_something, ..Reaped::default() }
     }
 
     #[allow(clippy::unused_self)] // Elsewhere there is something to be ended then.
