@@ -25,13 +25,20 @@ impl Visit {
     ///
     /// Anybody may sit at an address whose keeper is gone. So whoever answers must be the recorded process: the kernel tells
     /// its PID, and as long as it holds that socket open and lives, its start token is that of the record or it is not. It
-    /// must also name the recorded root. `ESRCH` if the keeper is dead, `EPERM` if somebody else answers.
+    /// must also name the recorded root. `ESRCH` if the keeper is dead, `EPERM` if somebody else answers. That it cannot be seen which is no
+    /// proof of its death, and another error.
     pub fn start(keeper: &ProcessRef, address: &str, root: &ProcessRef) -> Result<Self, Errno> {
-        if keeper.state() != State::Alive {
-            return Err(Errno::ESRCH);
-        }
+        let or = |dead| match keeper.state() {
+            State::Alive => Ok(()),
+            State::Exited | State::Recycled => Err(dead),
+            // Should it be seen by now, the next visit is going to find out.
+            State::Unknown => Err(keeper.pinned().err().unwrap_or(Errno::EAGAIN)),
+        };
+        or(Errno::ESRCH)?;
         let socket = address::connect(address)?;
-        if address::peer_pid(&socket)? != keeper.pid || keeper.state() != State::Alive {
+        let peer = address::peer_pid(&socket)?;
+        or(Errno::EPERM)?;
+        if peer != keeper.pid {
             return Err(Errno::EPERM);
         }
         let mut visit = Self { socket, inbox: Inbox::default() };
@@ -87,5 +94,21 @@ impl Visit {
 impl AsFd for Visit {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity;
+
+    #[test]
+    fn a_keeper_that_cannot_be_seen_is_not_dead() {
+        let me = identity::me().unwrap();
+        let visit = |keeper: &ProcessRef| Visit::start(keeper, "nowhere", &me).map(drop);
+        let elsewhere = ProcessRef { ns: me.ns + 1, ..me.clone() };
+        assert_eq!(visit(&elsewhere), Err(Errno::EACCES));
+        let recycled = ProcessRef { start: me.start + 1, ..me.clone() };
+        assert_eq!(visit(&recycled), Err(Errno::ESRCH));
     }
 }
