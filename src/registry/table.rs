@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::kept::Kept;
-use super::record::{Line, Record, State};
+use super::record::{Exit, Line, Record, State};
 
 /// The entries of a registry, by [`Record::key`]. Copies share them until they change: there may be many.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -106,8 +106,10 @@ impl Table {
                 let claimed = |present: &&Record| present.owner_instance_id.as_ref() == Some(&by);
                 if let Some(present) = self.get(&entry.key()).filter(claimed) {
                     let mut entry = *entry;
-                    // It may have ended while it was claimed, and nobody else knows how.
-                    if present.state == State::Exited {
+                    // It may have ended while it was claimed, and nobody else knows how. But not before there was such an entry: somebody
+                    // has seen what an earlier end had left, alive, and answers for it.
+                    let is_earlier = |exit: &Exit| exit.survivors > 0 && exit.at_ms < entry.created_at_ms;
+                    if present.state == State::Exited && !present.exit.as_ref().is_some_and(is_earlier) {
                         (entry.state, entry.exit) = (State::Exited, present.exit.clone());
                         entry.updated_at_ms = present.updated_at_ms;
                     }
@@ -153,7 +155,7 @@ impl Table {
 mod tests {
     use super::super::import::tests::{Random, ours, process};
     use super::super::record::Claim;
-    use super::super::record::{Exit, Keeper, Owner};
+    use super::super::record::{Keeper, Owner};
     use super::*;
 
     fn starting(pid: i32) -> Record {
@@ -301,6 +303,33 @@ mod tests {
         assert_eq!(after(&lines).get(&key(4242)).unwrap().owner_instance_id.as_deref(), Some("c"));
         // What was dropped meanwhile does not come back.
         assert!(after(&[&stolen[..], &[dropped(4242), returned("b")]].concat()).is_empty());
+    }
+
+    #[test]
+    fn a_survivor_that_is_registered_is_not_over_because_its_run_is() {
+        let survived = |at_ms, survivors| {
+            let Line::Ended { key, exit } = ended(4242, at_ms) else { unreachable!() };
+            Line::Ended { key, exit: Exit { survivors, ..exit } }
+        };
+        let registered = |created_at_ms| {
+            let owner_instance_id = Some("b".to_owned());
+            let entry = Record { state: State::Running, created_at_ms, owner_instance_id, ..starting(4242) };
+            Line::Returned { entry: Box::new(entry), by: "b".into() }
+        };
+        let claim = claimed(4242, "supervisor-1", "b", LATER);
+        for (ended, created_at_ms, expected) in [
+            (survived(LATER, 1), LATER + 1, State::Running),
+            // It has ended after that, or nothing of it was left.
+            (survived(LATER, 1), LATER, State::Exited),
+            (survived(LATER, 0), LATER + 1, State::Exited),
+        ] {
+            let lines = [intent(4242), ended, claim.clone(), registered(created_at_ms)];
+            let now = after(&lines);
+            assert_eq!(now.get(&key(4242)).unwrap().state, expected, "{created_at_ms}");
+            let mut again = now.clone();
+            play(&mut again, &lines);
+            assert_eq!(again, now, "and a journal that counts again changes nothing");
+        }
     }
 
     #[test]
