@@ -360,6 +360,20 @@ test('close rejects and names what could not be ended, after onclose', async (t)
   assert.equal(it.told.closed, 1)
 })
 
+test('close does not wait for what could not be ended to let go of its stdout', async (t) => {
+  const witness = openWitness(t)
+  const survivor = { pid: 4711, startToken: 't', command: 'deaf', why: 'not permitted' }
+  const spawnUnendable = (...args) =>
+    Object.assign(spawnOwned(...args), { cancel: async () => ({ survivors: [survivor] }) })
+  const server = sh('exec "$1" "$2" </dev/null', program('stays'), witness.path)
+  const it = transport(t, { ...server, closeMs: 100, supervisor: { spawnOwned: spawnUnendable } })
+  await it.start()
+  await witness.ready(1)
+  await assert.rejects(it.close(), { code: 'ERR_OWNED_CANCEL_FAILED' })
+  assertAlive(witness)
+  assert.deepEqual([it.told.closed, it.pid], [1, null])
+})
+
 describe('what a server says', options, () => {
   test('is heard to the last word before onclose', async (t) => {
     const count = 20_000

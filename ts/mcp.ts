@@ -175,13 +175,18 @@ class StdioClientTransport {
     const { run } = connection
     run.stdin?.end()
     const { survivors } = await this.#leaves(run)
-    // What it has said at last is heard before its end.
-    if (run.stdout) await ended(run.stdout)
+    // What it has said at last is heard before its end; but who could not be ended may hold the other end for ever.
+    if (run.stdout) await (survivors.length === 0 ? ended(run.stdout) : this.#fallsSilent(run.stdout))
     this.#connection = undefined
     this.onclose?.()
     if (survivors.length === 0) return
     const who = survivors.map(({ pid, command, why }) => `${pid} (${command}): ${why}`).join('; ')
     throw codedError(Error, 'ERR_OWNED_CANCEL_FAILED', `Not all of the server could be ended: ${who}`)
+  }
+
+  async #fallsSilent(stdout: Readable): Promise<void> {
+    await within(ended(stdout), this.#closeMs, undefined)
+    stdout.destroy()
   }
 
   /** By itself, if it does so in time. */
