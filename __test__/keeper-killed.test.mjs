@@ -2,9 +2,11 @@
 // outside through its group and its cookie. And nobody else is touched.
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
-import { readFileSync, readlinkSync } from 'node:fs'
+import { once } from 'node:events'
+import { existsSync, readFileSync, readlinkSync } from 'node:fs'
 import { basename } from 'node:path'
 import { spawnOwned } from 'spawn-owned'
+import { until } from './support/bots.mjs'
 import { program } from './support/fixtures.mjs'
 import { hostileTrees, treeNamed } from './support/hostile-trees.mjs'
 import { linuxTests, NO_SUBREAPER } from './support/system.mjs'
@@ -144,6 +146,20 @@ describe('killed together with its zygote it takes along what kept the group or 
     assert.equal(reason, 'lost')
     assert.equal(witness.isGone(), false, 'nothing proves that it is ours, so it must not be touched')
   })
+})
+
+test('a killed zygote is waited for at once, and nobody else is', options, async (t) => {
+  const tree = treeNamed('double-fork-daemon')
+  const { child, witness } = await standing(t, tree.command, tree.ready)
+  const zygote = parentOf(parentOf(child.pid))
+  assert.ok(isHelper(zygote), 'the parent of the keeper is no zygote')
+  const own = spawn('true')
+  const ended = once(own, 'exit')
+  process.kill(zygote, 'SIGKILL')
+  await until(() => !existsSync(`/proc/${zygote}`), 'it is no zombie any more')
+  assert.deepEqual(await ended, [0, null], 'a child of the bot’s own is its own')
+  assert.equal(witness.isGone(), false)
+  assert.equal((await child.cancel()).reason, 'manual-cancel')
 })
 
 test('without its zygote a run goes on, and so does spawning', options, async (t) => {

@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -31,7 +31,7 @@ const REAP_EVERY: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub struct Zygote {
     socket: Arc<OwnedFd>,
-    process: Option<Child>,
+    process: Arc<Process>,
     /// Keepers that were asked for and not yet taken.
     ordered: usize,
     /// Where runs get cgroups, once one has wanted one: in the cgroup of the bot as it was then.
@@ -91,15 +91,18 @@ impl Origin {
 impl Zygote {
     pub fn start(executable: &Path, credentials: Credentials) -> Result<Self, LaunchError> {
         let (ours, theirs) = channel::message_pair().map_err(LaunchError::refused)?;
-        let process = execute(executable, theirs)?;
         let zygote = Self {
             socket: Arc::new(ours),
-            process: Some(process),
+            process: Arc::new(Process(Mutex::new(execute(executable, theirs)?))),
             ordered: 0,
             base: OnceCell::new(),
             credentials,
         };
         zygote.hello().map_err(|why| LaunchError::KeeperBroken { path: executable.to_owned(), why })?;
+        // Somebody may kill it, and the next spawn, which would find out, may be far away.
+        if let (Some(end), Ok(runtime)) = (zygote.process.end(), runtime::get()) {
+            runtime.loop_handle.spawn(reap(zygote.process.clone(), Some(end)));
+        }
         Ok(zygote)
     }
 
@@ -226,28 +229,53 @@ impl Drop for Zygote {
     /// Its socket closes once the last run that came from it is over, and it goes when its last keeper is gone. Waiting for
     /// that is for somebody who has time.
     fn drop(&mut self) {
-        if let (Some(process), Ok(runtime)) = (self.process.take(), runtime::get()) {
-            let pid = process.id().cast_signed();
-            // Our own child, not waited for. Somebody may have stopped it, and a stopped process does not see an end.
-            // SAFETY: kill takes two integers.
-            unsafe { libc::kill(pid, libc::SIGCONT) };
-            runtime.loop_handle.spawn(reap(process, pid));
+        self.process.wake();
+        if let Ok(runtime) = runtime::get() {
+            runtime.loop_handle.spawn(reap(self.process.clone(), self.process.end()));
         }
     }
 }
 
-async fn reap(mut process: Child, pid: i32) -> Option<()> {
-    if let Some(told) = Pin::open(pid).ok().and_then(Pin::into_pollable)
+/// Our child, for everybody who has to do with it. Whoever waits for it does so here: as long as nobody has, its number is its own.
+#[derive(Debug)]
+struct Process(Mutex<Child>);
+
+impl Process {
+    /// Somebody may have stopped it, and a stopped process does not see an end.
+    fn wake(&self) {
+        self.alive(|pid| {
+            // SAFETY: kill takes two integers, and the number is that of our own child, which nobody waits for meanwhile.
+            unsafe { libc::kill(pid, libc::SIGCONT) };
+        });
+    }
+
+    /// What tells of its end. `None` if nothing does, or there is nothing to be told any more.
+    fn end(&self) -> Option<OwnedFd> {
+        self.alive(|pid| Pin::open(pid).ok()?.into_pollable())?
+    }
+
+    /// True as soon as it was waited for.
+    fn is_over(&self) -> bool {
+        self.alive(|_| ()).is_none()
+    }
+
+    fn alive<T>(&self, then: impl FnOnce(i32) -> T) -> Option<T> {
+        let mut child = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        matches!(child.try_wait(), Ok(None)).then(|| then(child.id().cast_signed()))
+    }
+}
+
+async fn reap(process: Arc<Process>, end: Option<OwnedFd>) {
+    if let Some(end) = end
         // SAFETY: the descriptor is owned by what is registered.
-        && let Ok(ended) = unsafe { AsyncFd::register_with_interest(told, Interest::READABLE) }
+        && let Ok(ended) = unsafe { AsyncFd::register_with_interest(end, Interest::READABLE) }
     {
         let _ = ended.readable().await;
     }
     // Where nothing tells, or tells a moment too early, nobody is in a hurry.
-    while process.try_wait().ok()?.is_none() {
+    while !process.is_over() {
         tokio::time::sleep(REAP_EVERY).await;
     }
-    Some(())
 }
 
 /// Runs the keeper's executable with `socket` as its standard input. Posix_spawn underneath: the bot does not fork.
