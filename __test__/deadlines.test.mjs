@@ -1,6 +1,9 @@
 // Deadlines: who is warned, how they are moved, when they begin to count, and which reason is told when things happen at once.
 import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { setTimeout as passing } from 'node:timers/promises'
 import {
@@ -12,6 +15,7 @@ import {
   isHelper,
   startBot,
   stateOf,
+  statOf,
   supervise,
   until,
 } from './support/bots.mjs'
@@ -248,6 +252,30 @@ describe('a deadline counts from when the command runs', posixOnly(NO_KEEPER, to
     })
   }
 })
+
+test(
+  'a keeper that its own command has stopped, and the zygote with it, keeps the deadline',
+  posixOnly(NO_KEEPER, options),
+  async (t) => {
+    const bot = await startBot(t, freshRegistry())
+    const witness = openWitness(t)
+    const told = join(witness.dir, 'told')
+    execFileSync('mkfifo', [told])
+    const stopper = 'read -r helpers <"$1"; kill -STOP $helpers; exec 3>"$0"; printf r >&3; exec sleep 60'
+    const args = ['-c', stopper, witness.path, told]
+    const { pid, runId } = await bot.ask('spawn', 'sh', args, { timeoutMs: 5000 })
+    const keeper = statOf(pid).parent
+    // The zygote, which would wake it, first.
+    const helpers = [statOf(keeper).parent, keeper]
+    assert.deepEqual(helpers.map(isHelper), [true, true])
+    t.after(() => process.kill(helpers[0], 'SIGCONT'))
+    await writeFile(told, `${helpers.join(' ')}\n`)
+    await witness.ready(1)
+    const { reason, message } = await bot.ask('wait', runId)
+    assertGone(witness)
+    assert.deepEqual([reason, message], ['overall-timeout', 'turn timed out after 5s'])
+  },
+)
 
 describe('at the same time:', together, () => {
   test('an exit and a deadline, and the reason is true', options, async () => {

@@ -35,6 +35,32 @@ function* leftOut(file) {
   }
 }
 
+/** By what is written in a test's options, or its group's, or those of all the file: where it is left out. */
+const systems = [
+  [/\blinux(Only|Tests)\(|\bwithoutNamespace\b/, ['darwin', 'win32']],
+  [/\bposix(Only|Tests)\(/, ['win32']],
+  [/\bwindowsOnly\(/, ['darwin', 'linux']],
+  [/\bnotOnMacos\(/, ['darwin']],
+]
+
+/** Whether a test is left out on that system. As far as it can be read: options, and constants that hold options. */
+function isSkipped(text, name, system) {
+  const leavesOut = (options) => systems.some(([how, where]) => where.includes(system) && how.test(options))
+  const constant = (word) => text.match(new RegExp(`^(?: {2})?const ${word} = (.*)$`, 'm'))?.[1] ?? ''
+  const says = (options) =>
+    leavesOut(options) || (options.match(/\b[a-z]\w+\b/gi) ?? []).some((word) => leavesOut(constant(word)))
+  if (leavesOut(text.match(/^const \{.*\btest\b.*\} = (.*)$/m)?.[1] ?? '')) return true
+  if (name === '') return false
+  const at = text.indexOf(name)
+  /** What comes between the name and the function. */
+  const optionsAfter = (index) =>
+    text.slice(index).match(/^[^\n]*?['"`],\s*([\s\S]*?)(?:async )?\(\w*\) =>/)?.[1] ?? ''
+  if (says(optionsAfter(at))) return true
+  const isInGroup = /\n {2,}[^\n]*$/.test(text.slice(0, at))
+  const group = isInGroup ? text.lastIndexOf('\ndescribe(', at) : -1
+  return group >= 0 && says(optionsAfter(text.indexOf("'", group) + 1))
+}
+
 const tests = readdirSync(join(root, '__test__')).filter((file) => file.endsWith('.test.mjs'))
 
 for (const [path, least] of [
@@ -50,6 +76,65 @@ for (const [path, least] of [
     }
   })
 }
+
+/** The rows of the tables whose columns are tiers: what happens, and what each tier says of it. */
+const rows = document
+  .split('\n')
+  .filter((line) => line.startsWith('| ') && !/^\| (-+|event|it) /.test(line))
+  .map((line) => line.slice(1, -1).split(' | '))
+  .map(([what, ...cells]) => [what, ...cells].map((cell) => cell.trim()))
+
+/** Those of a tier: what happens, the cell, and that of Linux, which it may refer to. */
+const tier = (column) => rows.map((row) => ({ what: row[0], cell: row[column], linux: row[1] }))
+
+/** Every test that a cell names; without a name, all of a file. */
+function testsIn(cell) {
+  const named = [...references(cell)].filter(({ file }) => file && !file.includes('/'))
+  const files = [...cell.matchAll(/`([\w-]+)`/g)].map(([, file]) => ({ file, name: '' }))
+  const whole = files.filter(({ file }) => tests.includes(`${file}.test.mjs`))
+  return [...named, ...whole.filter(({ file }) => !named.some((it) => it.file === file))]
+}
+
+describe('every cell of the tables', () => {
+  const promisesNothing = /\*\*Not promised\*\*|^there (is|are) (none|no|only)|^–$/
+  const refers = /^(as|the same)\b/i
+
+  test('there are', () => {
+    assert.ok(rows.length > 25, `${rows.length} rows were understood`)
+    for (const row of rows) assert.equal(row.length, 5, row[0])
+  })
+
+  test('names a test, refers to a cell that does, or promises nothing', () => {
+    const isShown = (cell) =>
+      promisesNothing.test(cell) ||
+      refers.test(cell) ||
+      testsIn(cell).length > 0 ||
+      [...references(cell)].length > 0
+    const bare = rows.flatMap(([what, ...cells]) =>
+      cells.filter((cell) => !isShown(cell)).map((cell) => [what, cell]),
+    )
+    assert.deepEqual(bare, [])
+  })
+
+  test('is shown', () => assert.doesNotMatch(document, /not shown|no test shows|not run here/i))
+
+  for (const [column, name, system] of [
+    [1, 'Linux', 'linux'],
+    [2, 'Linux, cgroup', 'linux'],
+    [3, 'macOS', 'darwin'],
+    [4, 'Windows', 'win32'],
+  ]) {
+    test(`names tests that run there: ${name}`, () => {
+      const wrong = []
+      for (const { what, cell, linux } of tier(column)) {
+        const meant = refers.test(cell) ? [...testsIn(linux), ...testsIn(cell)] : testsIn(cell)
+        for (const { file, name } of meant)
+          if (isSkipped(read(pathOf(file)), name, system)) wrong.push(`${what}: \`${file}\` “${name}”`)
+      }
+      assert.deepEqual(wrong, [])
+    })
+  }
+})
 
 describe('what is left out because of Wine is listed, with the reason:', () => {
   for (const file of tests) {

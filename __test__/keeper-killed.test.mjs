@@ -3,18 +3,19 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, readFileSync, readlinkSync } from 'node:fs'
-import { basename } from 'node:path'
+import { existsSync } from 'node:fs'
+import { describe, test } from 'node:test'
 import { spawnOwned } from 'spawn-owned'
-import { until } from './support/bots.mjs'
+import { isHelper, statOf, until } from './support/bots.mjs'
 import { program } from './support/fixtures.mjs'
 import { hostileTrees, treeNamed } from './support/hostile-trees.mjs'
-import { linuxTests, NO_SUBREAPER } from './support/system.mjs'
+import { linuxOnly, NO_KEEPER, NO_SETSID, NO_SUBREAPER, posixOnly } from './support/system.mjs'
 import { openWitness } from './support/witness.mjs'
 
-const { describe, test } = linuxTests(NO_SUBREAPER)
-
 const options = { timeout: 120_000 }
+/** What the zygote does for a tree, it does for those that come to it. */
+const withSubreaper = linuxOnly(NO_SUBREAPER, options)
+const withKeeper = posixOnly(NO_KEEPER, options)
 const COOKIE = 'SPAWN_OWNED_RUN'
 
 async function standing(t, command, processes) {
@@ -45,18 +46,7 @@ function killZygoteAndKeeper(child) {
   killKeeper(child)
 }
 
-function isHelper(pid) {
-  try {
-    return basename(readlinkSync(`/proc/${pid}/exe`)).startsWith('spawn-owned-keeper')
-  } catch {
-    return false
-  }
-}
-
-function parentOf(pid) {
-  const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
-  return Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1])
-}
+const parentOf = (pid) => statOf(pid).parent
 
 /** A process that is none of ours, started by plain child_process, in a group of its own. */
 async function bystander(t, env) {
@@ -76,7 +66,7 @@ function assertLost(exit, child, witness) {
 
 describe('a killed keeper loses the run, and nothing stays of', () => {
   for (const tree of hostileTrees) {
-    test(tree.name, options, async (t) => {
+    test(tree.name, withSubreaper, async (t) => {
       const { child, witness } = await standing(t, tree.command, tree.ready)
       killKeeper(child)
       assertLost(await child.wait(), child, witness)
@@ -85,7 +75,7 @@ describe('a killed keeper loses the run, and nothing stays of', () => {
 })
 
 for (const [what, kill] of Object.entries({ killKeeper, killZygoteAndKeeper })) {
-  test(`bystanders are not touched: ${what}`, options, async (t) => {
+  test(`bystanders are not touched: ${what}`, withSubreaper, async (t) => {
     const tree = treeNamed('half-setsid')
     const { child, witness } = await standing(t, tree.command, tree.ready)
     const bystanders = new Map()
@@ -98,7 +88,7 @@ for (const [what, kill] of Object.entries({ killKeeper, killZygoteAndKeeper })) 
       assert.equal(theirs.isGone(), false, `ended: a process with ${who}`)
   })
 
-  test(`a patient cancel does not outlast: ${what}`, options, async (t) => {
+  test(`a patient cancel does not outlast: ${what}`, withSubreaper, async (t) => {
     const tree = treeNamed('ignores-sigterm')
     const { child, witness } = await standing(t, tree.command, tree.ready)
     const cancelled = child.cancel({ graceMs: 1e8 })
@@ -123,22 +113,26 @@ function environments(runId) {
 
 describe('killed together with its zygote it takes along what kept the group or the cookie:', () => {
   for (const tree of hostileTrees.filter(({ traceable }) => traceable)) {
-    test(tree.name, options, async (t) => {
+    test(tree.name, withKeeper, async (t) => {
       const { child, witness } = await standing(t, tree.command, tree.ready)
       killZygoteAndKeeper(child)
       assertLost(await child.wait(), child, witness)
     })
   }
 
-  test('a process that appended to the cookie, as a nested owner does', options, async (t) => {
-    const line = `exec 3>"$2"; ${COOKIE}="$${COOKIE}:nested" setsid "$1" "$2" & read -r _`
-    const command = (path) => ['sh', ['-c', line, 'sh', program('stays'), path]]
-    const { child, witness } = await standing(t, command, 1)
-    killZygoteAndKeeper(child)
-    assertLost(await child.wait(), child, witness)
-  })
+  test(
+    'a process that appended to the cookie, as a nested owner does',
+    linuxOnly(NO_SETSID, options),
+    async (t) => {
+      const line = `exec 3>"$2"; ${COOKIE}="$${COOKIE}:nested" setsid "$1" "$2" & read -r _`
+      const command = (path) => ['sh', ['-c', line, 'sh', program('stays'), path]]
+      const { child, witness } = await standing(t, command, 1)
+      killZygoteAndKeeper(child)
+      assertLost(await child.wait(), child, witness)
+    },
+  )
 
-  test('but not a process that cleared its environment and left the group', options, async (t) => {
+  test('but not a process that cleared its environment and left the group', withSubreaper, async (t) => {
     const tree = treeNamed('cleared-environment')
     const { child, witness } = await standing(t, tree.command, tree.ready)
     killZygoteAndKeeper(child)
@@ -148,7 +142,7 @@ describe('killed together with its zygote it takes along what kept the group or 
   })
 })
 
-test('a killed zygote is waited for at once, and nobody else is', options, async (t) => {
+test('a killed zygote is waited for at once, and nobody else is', withSubreaper, async (t) => {
   const tree = treeNamed('double-fork-daemon')
   const { child, witness } = await standing(t, tree.command, tree.ready)
   const zygote = parentOf(parentOf(child.pid))
@@ -162,7 +156,7 @@ test('a killed zygote is waited for at once, and nobody else is', options, async
   assert.equal((await child.cancel()).reason, 'manual-cancel')
 })
 
-test('without its zygote a run goes on, and so does spawning', options, async (t) => {
+test('without its zygote a run goes on, and so does spawning', withKeeper, async (t) => {
   const tree = treeNamed('double-fork-daemon')
   const before = await standing(t, tree.command, tree.ready)
   killZygote(before.child)

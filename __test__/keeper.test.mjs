@@ -191,20 +191,6 @@ describe('a keeper', () => {
     assert.equal([...long].length, 'spawn-owned-keeper r '.length + 120)
   })
 
-  test('that its own command has stopped, and the zygote with it, keeps the deadline', options, async (t) => {
-    const witness = openWitness(t)
-    // The fourth field is the parent: the zygote, which would wake the keeper.
-    const stop = 'w=$0; set -- $(cat /proc/$PPID/stat); kill -STOP $4 $PPID'
-    const stopper = `${stop}; exec 3>"$w"; printf r >&3; exec sleep 60`
-    const child = spawnOwned('sh', ['-c', stopper, witness.path], { stdio: 'ignore', timeoutMs: 300 })
-    await witness.ready(1)
-    const { reason, message } = await child.wait()
-    // Waking a stopped zygote is nobody's business but ours.
-    for (const zygote of zygotes()) process.kill(zygote, 'SIGCONT')
-    assert.deepEqual([reason, message], ['overall-timeout', 'turn timed out after 0.3s'])
-    assert.equal(witness.isGone(), true)
-  })
-
   test('sleeps, as do its zygote and our own thread, while nothing happens', options, async (t) => {
     const child = spawnOwned('cat')
     t.after(() => child.stdin.destroy())

@@ -67,6 +67,7 @@ export const NO_STOPPING = 'Windows has no signal that stops a process; suspende
 export const NO_SUBREAPER =
   'only Linux has subreapers: elsewhere on Unix whoever leaves its session and loses its parent unseen, without the cookie, is not found'
 export const NO_PRELOADING = 'a library is preloaded for this test as only Linux does it'
+export const NO_TIME_OF_THE_DEAD = 'macOS does not tell how much time a process has used that is gone'
 export const NO_REAL_TIME = 'only Linux has real-time signals'
 export const NO_SETSID = 'only Linux has the setsid command'
 
@@ -75,6 +76,9 @@ export const posixOnly = (reason, options = {}) => ({ ...options, skip: isWindow
 
 /** The options of a test that has a meaning on Linux only, for this reason. */
 export const linuxOnly = (reason, options = {}) => ({ ...options, skip: !isLinux && reason })
+
+/** The options of a test that has no meaning on macOS, for this reason. */
+export const notOnMacos = (reason, options = {}) => ({ ...options, skip: isMacos && reason })
 
 /** The options of a test of something that only Node has, for this reason. */
 export const nodeOnly = (reason, options = {}) => unless(!isNode, reason, options)
