@@ -4,6 +4,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { isLeftOut } from './support/left-out.mjs'
 
 const reasons = await import('./support/system.mjs')
 const root = fileURLToPath(new URL('..', import.meta.url))
@@ -33,32 +34,6 @@ function* leftOut(file) {
     const name = named[3].replace(/\$\{.*/, '').trim()
     yield { name, reason: reason.startsWith("'") ? reason.slice(1, -1) : reasons[reason] }
   }
-}
-
-/** By what is written in a test's options, or its group's, or those of all the file: where it is left out. */
-const systems = [
-  [/\blinux(Only|Tests)\(|\bwithoutNamespace\b/, ['darwin', 'win32']],
-  [/\bposix(Only|Tests)\(/, ['win32']],
-  [/\bwindowsOnly\(/, ['darwin', 'linux']],
-  [/\bnotOnMacos\(/, ['darwin']],
-]
-
-/** Whether a test is left out on that system. As far as it can be read: options, and constants that hold options. */
-function isSkipped(text, name, system) {
-  const leavesOut = (options) => systems.some(([how, where]) => where.includes(system) && how.test(options))
-  const constant = (word) => text.match(new RegExp(`^(?: {2})?const ${word} = (.*)$`, 'm'))?.[1] ?? ''
-  const says = (options) =>
-    leavesOut(options) || (options.match(/\b[a-z]\w+\b/gi) ?? []).some((word) => leavesOut(constant(word)))
-  if (leavesOut(text.match(/^const \{.*\btest\b.*\} = (.*)$/m)?.[1] ?? '')) return true
-  if (name === '') return false
-  const at = text.indexOf(name)
-  /** What comes between the name and the function. */
-  const optionsAfter = (index) =>
-    text.slice(index).match(/^[^\n]*?['"`],\s*([\s\S]*?)(?:async )?\(\w*\) =>/)?.[1] ?? ''
-  if (says(optionsAfter(at))) return true
-  const isInGroup = /\n {2,}[^\n]*$/.test(text.slice(0, at))
-  const group = isInGroup ? text.lastIndexOf('\ndescribe(', at) : -1
-  return group >= 0 && says(optionsAfter(text.indexOf("'", group) + 1))
 }
 
 const tests = readdirSync(join(root, '__test__')).filter((file) => file.endsWith('.test.mjs'))
@@ -129,7 +104,7 @@ describe('every cell of the tables', () => {
       for (const { what, cell, linux } of tier(column)) {
         const meant = refers.test(cell) ? [...testsIn(linux), ...testsIn(cell)] : testsIn(cell)
         for (const { file, name } of meant)
-          if (isSkipped(read(pathOf(file)), name, system)) wrong.push(`${what}: \`${file}\` “${name}”`)
+          if (isLeftOut(read(pathOf(file)), name, system)) wrong.push(`${what}: \`${file}\` “${name}”`)
       }
       assert.deepEqual(wrong, [])
     })
