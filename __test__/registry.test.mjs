@@ -201,7 +201,8 @@ describe('a preview', () => {
     const long = registry.supervise().spawnOwned('cat', ['-', ...Array(500).fill('ä')], { stdio: 'pipe' })
     const found = await registry.has(long.runId)
     assert.ok([...found.commandPreview].length <= 120 && found.commandPreview.startsWith('cat - ä ä'))
-    await long.cancel()
+    // It was there all the while.
+    assert.equal((await long.cancel()).reason, 'manual-cancel')
   })
 
   test('has no value of the environment, and nothing else on disk has', async (t) => {
