@@ -292,47 +292,79 @@ test('what fails seldom is played more often before it counts as harmless, and w
   )
 })
 
-test('a round in a namespace of its own tells what has happened, and all is well', {
-  skip: unavailable ?? false,
-}, async () => {
+describe('a round in a namespace of its own', { skip: unavailable ?? false }, () => {
   const streams = ['ignore', 'ignore', 'ignore', 'witness']
-  const spawn = {
-    do: 'spawn',
-    bot: 'A',
-    what: 'half-setsid',
-    options: { graceMs: 50 },
-    streams,
-    awaited: true,
+  const options = { graceMs: 50 }
+  const spawn = { do: 'spawn', bot: 'A', what: 'half-setsid', options, streams, awaited: true }
+  const setting = { pids: { first: 1000, last: 30_000 }, ownSession: true, curtain: 'shutdown' }
+
+  /** The facts of a round in which all is well. */
+  async function play(moves, more) {
+    const steps = moves.map((step, number) => ({ number, ...step }))
+    const { facts, trouble } = await playInNamespace({ seed: 0, setting: { ...setting, ...more }, steps })
+    assert.equal(trouble, undefined)
+    assert.deepEqual(violationsOf(facts), [])
+    return facts
   }
-  const steps = [
-    { do: 'start', bot: 'A', isWarm: true },
-    { ...spawn, run: 'run-a' },
-    { ...spawn, run: 'run-b', options: { graceMs: 50, onOwnerExit: 'keep' } },
-    { do: 'start', bot: 'B', isWarm: false },
-    { do: 'cancel', by: 'B', target: { runId: 'run-a' }, options: {}, awaited: true },
-    { do: 'kill-bot', bot: 'A' },
-    { do: 'kill-keeper', run: 'run-c' },
-  ].map((step, number) => ({ number, ...step }))
-  const setting = {
-    pids: { first: 1000, last: 30_000 },
-    lookAlikes: true,
-    ownSession: true,
-    curtain: 'shutdown',
-  }
-  const { facts, trouble } = await playInNamespace({ seed: 0, setting, steps })
-  assert.equal(trouble, undefined)
-  assert.deepEqual(violationsOf(facts), [])
-  // What its own bot says of run-a may come too late.
-  const [claim] = facts.claims.filter(({ who }) => who === 'cancel() of B')
-  assert.deepEqual([claim.run, claim.reason, claim.isGone], ['run-a', 'manual-cancel', true])
-  const decision = facts.reports.at(-1).decisions.find(({ runId }) => runId === 'run-b')
-  assert.deepEqual([decision.outcome, decision.isGone], ['ended', true])
-  assert.deepEqual(
-    facts.played.filter(({ isMoot }) => isMoot).map(({ number }) => number),
-    [6],
-  )
-  assert.equal(facts.strangers.length, 6)
-  assert.ok(facts.reads.count > 0)
+
+  test('tells what has happened', async () => {
+    const facts = await play(
+      [
+        { do: 'start', bot: 'A', isWarm: true },
+        { ...spawn, run: 'run-a' },
+        { ...spawn, run: 'run-b', options: { graceMs: 50, onOwnerExit: 'keep' } },
+        { do: 'start', bot: 'B', isWarm: false },
+        { do: 'cancel', by: 'B', target: { runId: 'run-a' }, options: {}, awaited: true },
+        { do: 'kill-bot', bot: 'A' },
+        { do: 'kill-keeper', run: 'run-c' },
+      ],
+      { lookAlikes: true },
+    )
+    // What its own bot says of run-a may come too late.
+    const [claim] = facts.claims.filter(({ who }) => who === 'cancel() of B')
+    assert.deepEqual([claim.run, claim.reason, claim.isGone], ['run-a', 'manual-cancel', true])
+    const decision = facts.reports.at(-1).decisions.find(({ runId }) => runId === 'run-b')
+    assert.deepEqual([decision.outcome, decision.isGone], ['ended', true])
+    assert.deepEqual(
+      facts.played.filter(({ isMoot }) => isMoot).map(({ number }) => number),
+      [6],
+    )
+    assert.equal(facts.strangers.length, 6)
+    assert.ok(facts.reads.count > 0)
+  })
+
+  test('has pauses, deadlines that are moved, terminals, the command line and watches', async () => {
+    const facts = await play(
+      [
+        { do: 'start', bot: 'A', isWarm: true },
+        { ...spawn, run: 'run-a', options: { graceMs: 50, pty: true }, streams: undefined },
+        { do: 'pause', run: 'run-a' },
+        { do: 'resume', run: 'run-a' },
+        { ...spawn, run: 'run-b', what: 'says a megabyte', streams: ['ignore', 'pipe', 'ignore', 'witness'] },
+        { do: 'read', run: 'run-b', isOn: true },
+        { ...spawn, run: 'run-c', options: { graceMs: 50, timeoutMs: 3000 } },
+        { do: 'extend', run: 'run-c', ms: 500, awaited: true },
+        { do: 'cli-ps', awaited: true },
+        { do: 'cli-cancel', run: 'run-a', awaited: true },
+        { do: 'wait', run: 'run-c', ms: 20_000 },
+        { ...spawn, run: 'run-d', options: { graceMs: 50, onOwnerExit: 'keep' } },
+        { do: 'start', bot: 'B', isWarm: true },
+        { do: 'watch', bot: 'B', autoKill: true, intervalMs: 60_000 },
+        { do: 'kill-bot', bot: 'A' },
+      ],
+      { isUnprivileged: true },
+    )
+    const run = (name) => facts.runs.find((it) => it.name === name)
+    const [claim] = facts.claims.filter(({ who }) => who === "the command line's cancel")
+    assert.deepEqual([claim.run, claim.reason, claim.isGone], ['run-a', 'manual-cancel', true])
+    assert.deepEqual([run('run-b').said, run('run-c').extendedMs], [1_000_000, 500])
+    assert.equal(run('run-c').exits[0].reason, 'overall-timeout')
+    assert.deepEqual(facts.kills, [{ by: 'B', run: 'run-d' }])
+    assert.deepEqual(
+      facts.played.filter(({ isMoot }) => isMoot),
+      [],
+    )
+  })
 })
 
 test('a failure is told with seed, trace and the command that plays it again', onLinux, () => {

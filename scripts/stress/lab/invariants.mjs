@@ -169,7 +169,7 @@ export const invariants = [
 ]
 
 /** A zygote that was killed is waited for when the next one is needed; libuv keeps what it watches files with. */
-const oneMore = (what, { hasLostZygote, hasWatched }) =>
+export const oneMore = (what, { hasLostZygote, hasWatched }) =>
   (what === 'zombies' && hasLostZygote) || (what === 'fds' && hasWatched) ? 1 : 0
 
 const killedOf = (reports) =>
