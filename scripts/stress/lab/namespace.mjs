@@ -52,9 +52,7 @@ function makeReady() {
   buildPrograms()
   for (const name of ['stays', 'holds-lock']) fixture(name)
   for (const { command } of commands) command('witness')
-  nobody = isReachable(FIRST_USER)
-    ? undefined
-    : 'a user without privileges cannot read what the bots are made of'
+  nobody = whyNobody()
   isReady = true
 }
 
@@ -65,11 +63,14 @@ let users = 0
 const nextUser = () => FIRST_USER + process.pid * USERS + (users++ % USERS)
 
 /** Why no round is played by bots without privileges, or undefined. Known when the lab is ready. */
-let nobody = 'not looked'
-const isReachable = (user) => {
-  const needed = [process.execPath, bot, liar, fixture('stays'), keeper]
+let nobody
+function whyNobody() {
+  if (process.getuid() !== 0) return 'the lab is not root'
+  const needed = [process.execPath, bot, liar, fixture('stays'), keeper, tmpdir()]
   const look = 'for file; do test -r "$file" || exit 1; done'
-  return spawnSync('sh', ['-c', look, 'sh', ...needed], { uid: user, gid: user }).status === 0
+  const as = { uid: FIRST_USER, gid: FIRST_USER }
+  if (spawnSync('sh', ['-c', look, 'sh', ...needed], as).status === 0) return undefined
+  return 'others cannot read what the bots are made of, or where they are to work'
 }
 
 /** What cannot be had here, in words; steps that need it are moot. */
