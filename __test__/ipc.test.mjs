@@ -1,5 +1,6 @@
 // Messages between bot and command: Node's own channel, with an owned command at its other end.
 import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
 import { createSocket as createDatagramSocket } from 'node:dgram'
 import diagnostics from 'node:diagnostics_channel'
 import { once } from 'node:events'
@@ -9,6 +10,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
 import {
   environCommand,
   facts,
@@ -20,7 +22,15 @@ import {
   spawnOwned,
 } from './fixtures/side-by-side.mjs'
 import { script } from './support/fixtures.mjs'
-import { isLinux, isWindows, NO_SHELL, notUnderWine, posixOnly, windowsCommand } from './support/system.mjs'
+import {
+  isLinux,
+  isWindows,
+  NO_DESCRIPTOR_LIMIT,
+  NO_SHELL,
+  notUnderWine,
+  posixOnly,
+  windowsCommand,
+} from './support/system.mjs'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const options = { timeout: 20_000 }
@@ -357,4 +367,18 @@ after(() => {
     [],
     'no helper is left',
   )
+})
+
+describe('a channel for which there is no descriptor', () => {
+  for (const free of [0, 1])
+    test(`is refused as Node would, with ${free} left, and nothing was started`, {
+      ...posixOnly(NO_DESCRIPTOR_LIMIT, options),
+    }, async (t) => {
+      const folder = mkdtempSync(join(tmpdir(), 'no-descriptor-'))
+      t.after(() => rmSync(folder, { recursive: true, force: true }))
+      const args = [script('gets-no-descriptor.mjs'), join(folder, 'process-registry.json'), String(free)]
+      const line = ['-c', 'ulimit -n 100; exec "$@"', 'sh', process.execPath, ...args]
+      const { stdout } = await promisify(execFile)('sh', line)
+      assert.deepEqual(JSON.parse(stdout), { code: 'EMFILE', left: [] })
+    })
 })

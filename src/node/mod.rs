@@ -184,10 +184,10 @@ impl Host {
     /// Two ends over which a helper can lend us an end of a channel: ours, a stream, and its standard input, which is a descriptor as well.
     /// On Windows it is nothing else, and Node's to close.
     #[napi(catch_unwind)]
-    pub fn open_borrowing(&mut self) -> napi::Result<Vec<i32>> {
-        let (ours, theirs) = spawn::borrow::open().map_err(system_error)?;
+    pub fn open_borrowing(&mut self) -> Result<Vec<i32>, Error<String>> {
+        let (ours, theirs) = spawn::borrow::open().map_err(failed_spawn)?;
         if cfg!(windows) {
-            let theirs = spawn::hand_out(theirs).map_err(system_error)?;
+            let theirs = spawn::hand_out(theirs).map_err(failed_spawn)?;
             return Ok([self.keep(vec![Some(ours)]), vec![theirs]].concat());
         }
         Ok(self.keep(vec![Some(ours), Some(theirs)]))
@@ -346,6 +346,13 @@ fn refused(error: LaunchError) -> Result<(i32, Streams), Error<String>> {
         LaunchError::Refused { errno, streams } => Ok(((errno as i32).max(1), streams)),
         error => Err(Error::new(error.code().to_owned(), error.to_string())),
     }
+}
+
+/// With the code that Node's own spawn has if there is no descriptor to be had.
+fn failed_spawn(errno: Errno) -> Error<String> {
+    let code = format!("{errno:?}");
+    let message = format!("spawn {code}");
+    Error::new(code, message)
 }
 
 fn system_error(errno: Errno) -> Error {
