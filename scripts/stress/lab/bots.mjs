@@ -19,6 +19,7 @@ export class Bot {
   hasLostZygote = false
   /** libuv keeps the descriptor by which it hears of files until its loop ends. */
   hasWatched = false
+  channelsLost = 0
   #child
   #answers = new Map()
   #next = 0
@@ -49,9 +50,9 @@ export class Bot {
   }
 
   get facts() {
-    const { name, expected, how, complaint, before, after, hasLostZygote, hasWatched } = this
+    const { name, expected, how, complaint, before, after, hasLostZygote, hasWatched, channelsLost } = this
     const said = complaint.slice(-2000)
-    return { name, expected, how, complaint: said, before, after, hasLostZygote, hasWatched }
+    return { name, expected, how, complaint: said, before, after, hasLostZygote, hasWatched, channelsLost }
   }
 
   get isUp() {

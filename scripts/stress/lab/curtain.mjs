@@ -6,7 +6,7 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { oneMore } from './invariants.mjs'
+import { leftByOthers } from './invariants.mjs'
 import { describe, holdsAny, measure, processes, readRegistry, statOf, within } from './witness.mjs'
 
 /** Keepers give 1.5 s at most, and then kill. On a machine with a load of 10 all of it takes its time. */
@@ -85,7 +85,7 @@ async function settled(bot) {
   for (;;) {
     const now = measure(bot.process.pid)
     const isSettled = Object.keys(now).every(
-      (it) => it === 'rssKb' || now[it] <= bot.before[it] + oneMore(it, bot),
+      (it) => it === 'rssKb' || now[it] <= bot.before[it] + leftByOthers(it, bot),
     )
     if (isSettled || performance.now() > giveUpAt) return now
     await delay(20)

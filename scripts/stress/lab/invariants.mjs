@@ -151,11 +151,9 @@ export const invariants = [
     check: ({ bots }) =>
       bots
         .filter(({ before, after }) => before && after)
-        .flatMap(({ name, before, after, hasLostZygote, hasWatched }) =>
+        .flatMap(({ name, before, after, ...bot }) =>
           Object.keys(ALLOWANCE)
-            .filter(
-              (it) => after[it] > before[it] + ALLOWANCE[it] + oneMore(it, { hasLostZygote, hasWatched }),
-            )
+            .filter((it) => after[it] > before[it] + ALLOWANCE[it] + leftByOthers(it, bot))
             .map((it) => `bot ${name} had ${before[it]} ${it}, and has ${after[it]} after its last run`),
         ),
   },
@@ -168,9 +166,12 @@ export const invariants = [
   },
 ]
 
-/** A zygote that was killed is waited for when the next one is needed; libuv keeps what it watches files with. */
-export const oneMore = (what, { hasLostZygote, hasWatched }) =>
-  (what === 'zombies' && hasLostZygote) || (what === 'fds' && hasWatched) ? 1 : 0
+/** What others leave: a zygote that was killed is waited for when the next one is needed; libuv keeps what it watches files with, and Node an
+ * end of each IPC channel whose process it could not start for want of descriptors. */
+export function leftByOthers(what, { hasLostZygote, hasWatched, channelsLost = 0 }) {
+  if (what === 'zombies') return hasLostZygote ? 1 : 0
+  return what === 'fds' ? channelsLost + (hasWatched ? 1 : 0) : 0
+}
 
 const killedOf = (reports) =>
   reports.flatMap(({ by, decisions }) =>

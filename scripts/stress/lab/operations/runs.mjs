@@ -123,7 +123,11 @@ async function playSpawn(stage, { bot: name, run: runId, what, options, streams,
   await stage.order(bot, 'spawn', [task], {
     awaited,
     heard: ({ pid }) => run.hasBegun(pid),
-    refused: () => run.witness.release(),
+    refused() {
+      run.witness.release()
+      // Node keeps one end of a channel whose process it could not start.
+      if (streams?.includes('ipc')) bot.channelsLost++
+    },
     over: () => run.holdsLate || run.witness.release(),
   })
   if (awaited && ready > 0) await stage.stands(run, ready)
