@@ -478,6 +478,15 @@ describe('metrics, events and doctor', options, () => {
     assert.equal(code, 1)
     assert.match(stdout, /^XX {2}registry/m)
   })
+
+  test('and one that was set aside once', async () => {
+    const registryPath = freshRegistry([])
+    writeFileSync(`${registryPath}.corrupt-1`, 'nonsense')
+    const { json } = await so(registryPath, ['doctor', '--json'])
+    const { status, detail } = json().checks.find(({ name }) => name === 'set aside')
+    assert.equal(status, 'warning')
+    assert.match(detail, /^process-registry\.json\.corrupt-1: could not be read once/)
+  })
 })
 
 describe('completions', options, () => {

@@ -1,6 +1,7 @@
 // spawn-owned/node-pty: node-pty's shape, as node-pty's own callers use it.
 import assert from 'node:assert/strict'
 import { constants } from 'node:os'
+import { PassThrough } from 'node:stream'
 import { describe, test } from 'node:test'
 import { list } from 'spawn-owned'
 import * as pty from 'spawn-owned/node-pty'
@@ -166,6 +167,19 @@ describe('while it runs', options, () => {
     const terminal = open(t, 'cat', [], {})
     terminal.destroy()
     assert.equal((await exited(terminal)).signal, SIGHUP)
+  })
+
+  test('end, pipe and setEncoding, which its types do not have', posixOnly(NO_TTY), async (t) => {
+    const terminal = sh(t, 'stty -echo; echo on; read -r line; read -r rest; echo "$line$rest."')
+    await said(terminal, 'on\r\n')
+    const exit = exited(terminal)
+    const piped = terminal.pipe(new PassThrough())
+    terminal.setEncoding('hex')
+    // The end of what is typed is a key: nothing can be closed here without hanging up.
+    terminal.end('hello\r\x04')
+    const chunks = await piped.toArray()
+    assert.equal((await exit).exitCode, 0)
+    assert.equal(Buffer.from(chunks.join(''), 'hex').toString(), 'hello.\r\n')
   })
 
   test('listeners can be disposed of', notUnderWine(WINE_CONNECTS_NO_STREAMS), async (t) => {

@@ -406,6 +406,18 @@ describe('refused, and no entry is left:', together, () => {
     await run.cancel()
   })
 
+  test('the run id of a run of spawnOwned, also of one that waits for its scope', options, async (t) => {
+    const here = supervise(freshRegistry())
+    const { pid, witness } = await child(t)
+    const first = here.spawnOwned('cat', { scopeKey: 'one-at-a-time' })
+    const second = here.spawnOwned('cat', { scopeKey: 'one-at-a-time', replaceExistingScope: true })
+    t.after(() => Promise.all([first, second].map((run) => run.cancel({ graceMs: 0 }))))
+    assert.equal(second.pid, undefined)
+    for (const { runId } of [first, second])
+      assert.throws(() => here.registerProcess({ pid, runId }), { code: 'ERR_OWNED_DUPLICATE_RUN' })
+    assertAlive(witness)
+  })
+
   test('a run id that is in use', options, async (t) => {
     const here = supervise(freshRegistry())
     const [one, two] = [await child(t), await child(t)]

@@ -12,6 +12,7 @@ import { startBot } from './support/obedient-bot.mjs'
 import { BEHIND_MS, openRegistry, until } from './support/registry.mjs'
 import {
   isWindows,
+  NO_GONE_DIRECTORY,
   NO_INTERPRETERS,
   NO_SESSIONS,
   NO_USERS,
@@ -260,6 +261,20 @@ describe('the files', () => {
     await bot.ask('endInput', runId)
     await bot.ask('wait', runId)
     await registry.lacks(runId)
+    await bot.dismiss()
+  })
+
+  test('cannot be below a directory that is gone, which is said', posixOnly(NO_GONE_DIRECTORY), async (t) => {
+    const registry = openRegistry(t)
+    const bot = startBot(t)
+    await bot.ask('chdir', registry.dir)
+    rmSync(registry.dir, { recursive: true })
+    const path = { registryPath: 'data/process-registry.json' }
+    await assert.rejects(bot.ask('supervise', path), {
+      code: 'ERR_OWNED_REGISTRY_PATH',
+      message:
+        /"data\/process-registry\.json" is relative, and the current directory is gone .* absolute path/,
+    })
     await bot.dismiss()
   })
 

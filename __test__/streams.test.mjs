@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { createHash, randomBytes } from 'node:crypto'
 import { once } from 'node:events'
-import { Readable } from 'node:stream'
+import { PassThrough, Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { describe, test } from 'node:test'
 import { setTimeout as delay } from 'node:timers/promises'
@@ -100,4 +100,28 @@ test('a command that reads no more: EPIPE, and no crash', posixOnly(NO_SHELL, op
   const [error] = await failed
   assert.ok(['EPIPE', 'ECONNRESET'].includes(error.code), error.code)
   assert.equal((await child.cancel()).reason, 'manual-cancel')
+})
+
+test('a library may put its own in their places, as in Node', options, async (t) => {
+  const child = spawnOwned('cat')
+  t.after(() => child.cancel({ graceMs: 0 }))
+  const { stdin, stdout } = child
+  for (const name of ['stdin', 'stdout', 'stderr', 'stdio']) {
+    const own = name === 'stdio' ? [] : new PassThrough()
+    child[name] = own
+    assert.equal(child[name], own)
+    assert.ok(Object.keys(child).includes(name))
+  }
+  // What goes through them is the command's all the same.
+  stdin.end('still there')
+  assert.equal(String(await all(stdout)), 'still there')
+  assert.equal((await child.wait()).exitCode, 0)
+})
+
+test('a run is started once', options, async (t) => {
+  const child = spawnOwned('cat')
+  t.after(() => child.cancel({ graceMs: 0 }))
+  assert.throws(() => child.spawn({ file: 'cat' }), { code: 'ERR_OWNED_ALREADY_STARTED' })
+  child.stdin.end()
+  assert.equal((await child.wait()).exitCode, 0)
 })

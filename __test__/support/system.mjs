@@ -40,6 +40,7 @@ export const NO_USERS = 'Windows has neither uid nor gid nor file modes'
 export const NO_FIFOS = 'Windows has no FIFOs'
 export const NO_SHELL = 'the little shell for Windows does not know this line'
 export const NO_NAMESPACES = 'only Linux has PID namespaces'
+export const NO_GONE_DIRECTORY = 'on Windows the directory that somebody is in cannot be removed'
 export const NO_ZOMBIES = 'Windows has no zombies'
 export const NO_DESCRIPTOR_LIMIT = 'Windows has no limit of open files that a process could be given'
 export const ENDS_WITH_PARENT =
