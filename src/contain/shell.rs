@@ -137,6 +137,8 @@ mod tests {
     type Seen = (i32, u64, Option<u64>);
     /// Who was sent what, in order.
     type Sent = &'static [(i32, i32)];
+    /// Who is there, and what they are sent.
+    type Look = (&'static [Seen], Sent);
 
     const SHELL: Seen = (10, 1, Some(BASH));
     /// The same one while it forks.
@@ -152,7 +154,7 @@ mod tests {
     fn stats(seen: &[Seen]) -> Vec<Stat> {
         let stat = |&(pid, start, _): &Seen| {
             let terminal = if pid == DAEMON.0 { 0 } else { 34816 };
-            Stat { pid, start, terminal, ..Stat::default() }
+            Stat { pid, terminal, start, ..Stat::default() }
         };
         seen.iter().map(stat).collect()
     }
@@ -174,10 +176,10 @@ mod tests {
         }
     }
 
-    /// Each: who is there when all are asked, and then, look by look, who is and what they are sent.
+    /// Each: who is there when all are asked, and the looks after that.
     #[test]
     fn a_shell_is_hung_up_when_nobody_else_is_left_and_nobody_is_asked_twice() {
-        let cases: &[(&str, &[Seen], &[(&[Seen], Sent)])] = &[
+        let cases: &[(&str, &[Seen], &[Look])] = &[
             ("alone", &[SHELL], &[(&[SHELL], HANG_UP), (&[SHELL], NUDGE), (&[SHELL], NUDGE), (&[], &[])]),
             ("its job has its grace first", &[SHELL, JOB], &[(&[SHELL, JOB], &[]), (&[SHELL], HANG_UP)]),
             (

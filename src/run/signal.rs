@@ -72,7 +72,7 @@ mod tests {
     fn no_number_has_the_bit_of_another() {
         let bits: Vec<u32> = (0..32).map(bit).collect();
         assert_eq!(bits.iter().fold(0, |all, bit| all | bit), u32::MAX);
-        assert!(bits.iter().all(|bit| bit.count_ones() == 1));
+        assert!(bits.iter().all(|bit| bit.is_power_of_two()));
         for signal in [-1, 32, 64, i32::MIN, i32::MAX] {
             assert_eq!(bit(signal), 0, "{signal}");
         }

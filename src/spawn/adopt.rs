@@ -238,7 +238,8 @@ fn tell_end(record: &Record, on_event: &OnEvent) {
     }));
 }
 
-#[cfg(all(unix, test))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use std::process::{Child, Command, Stdio};
     use std::sync::mpsc;
@@ -287,7 +288,7 @@ mod tests {
                 ..ours(root.pid)
             };
             let key = running.key();
-            std::fs::write(owner.registry.path(), file(&[running.clone()])).unwrap();
+            std::fs::write(owner.registry.path(), file(&[running])).unwrap();
             let write = || {
                 let exit = Exit {
                     at_ms: registry::now_ms(),

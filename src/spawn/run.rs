@@ -229,7 +229,8 @@ impl Run {
     }
 }
 
-#[cfg(all(unix, test))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use super::*;
     use crate::identity::ProcessRef;
@@ -242,13 +243,15 @@ mod tests {
     const GRACE_MS: u64 = 10_000;
     const CANCELS: u64 = 60_000;
 
+    type Told<'a> = &'a [&'a dyn Fn(&Run)];
+
     /// What a run is told, and which grace its keeper has from then on until it is killed.
     #[test]
     fn what_is_heard_after_a_cancel_may_shorten_its_grace_but_a_silence_does_not() {
         let cancel = |run: &Run| run.cancel(SIGTERM, CANCELS, "manual-cancel").unwrap();
         let silent = |run: &Run| run.silent(1);
         let hasty = |run: &Run| run.cancel(SIGTERM, 0, "manual-cancel").unwrap();
-        let cases: [(&str, &[&dyn Fn(&Run)], Option<u64>); 7] = [
+        let cases: [(&str, Told, Option<u64>); 7] = [
             ("a silence", &[&silent], None),
             ("a silence, answered", &[&silent, &Run::ending], Some(GRACE_MS)),
             ("a cancel", &[&cancel], Some(CANCELS)),
@@ -265,7 +268,9 @@ mod tests {
             let line = Line::new(ours_end, ProcessRef::known(1, 1));
             let run = Run::new(line, runtime::get().unwrap(), entry, GRACE_MS, None, None);
             let before = Instant::now();
-            told.iter().for_each(|tell| tell(&run));
+            for tell in told {
+                tell(&run);
+            }
             let limit = |ms: u64| Duration::from_millis(ms) + PATIENCE;
             let bites_at = run.watchdog().as_ref().and_then(|watchdog| watchdog.bites_at);
             let after = grace_ms.map(|ms| before + limit(ms)..=Instant::now() + limit(ms));
