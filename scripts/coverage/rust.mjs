@@ -1,7 +1,7 @@
 // What the Rust tests execute. Keepers that they start get no environment, so they do not know where to tell it: what those alone
 // execute is seen only as far as they end by themselves.
 import { spawnSync } from 'node:child_process'
-import { existsSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import { root } from '../tools.mjs'
 
@@ -51,20 +51,31 @@ export function rustCoverage() {
 /** lcov: `SF:` a file, `DA:line,count`. */
 function parse(text) {
   const files = new Map()
-  let file
+  let [file, end] = [undefined, 0]
   for (const line of text.split('\n')) {
     if (line.startsWith('SF:')) {
       file = { lines: 0, covered: 0, missed: [] }
       const path = relative(root, line.slice(3))
-      if (path.startsWith('src/')) files.set(path, file)
+      if (path.startsWith('src/')) {
+        files.set(path, file)
+        end = testsAt(path)
+      }
     } else if (line.startsWith('DA:')) {
       const [number, count] = line.slice(3).split(',').map(Number)
+      if (number >= end) continue
       file.lines += 1
       if (count > 0) file.covered += 1
       else file.missed.push(number)
     }
   }
   return files
+}
+
+/** The line at which the tests begin that a file has in itself: they are its last part. */
+function testsAt(path) {
+  const lines = readFileSync(join(root, path), 'utf8').split('\n')
+  const index = lines.indexOf('mod tests {')
+  return index < 0 ? Number.POSITIVE_INFINITY : index + 1
 }
 
 function llvmTools() {

@@ -200,6 +200,8 @@ mod tests {
             (258, Errno::ETIMEDOUT),
             (193, Errno::EFTYPE),
             (1921, Errno::ELOOP),
+            (50, Errno::ENOTSUP),
+            (120, Errno::ENOSYS),
         ] {
             assert_eq!(Errno::of_win32(code), expected, "{code}");
         }

@@ -392,10 +392,7 @@ mod tests {
 
     #[test]
     fn the_last_word_is_the_end_of_the_tree_and_not_that_of_its_root() {
-        let end = match reports().pop() {
-            Some(Report::Extinct(end)) => end,
-            other => panic!("{other:?}"),
-        };
+        let Some(Report::Extinct(end)) = reports().pop() else { unreachable!() };
         let exited = |code| Ok(Report::RootExited(ExitStatus::Code(code)));
         let extinct = || Ok(Report::Extinct(end.clone()));
         let adopted = || Ok(Report::Adopted { granted: true });

@@ -341,6 +341,33 @@ mod tests {
     }
 
     #[test]
+    fn an_entry_is_found_by_name_and_number_until_they_are_those_of_the_next() {
+        let (first, other) = (entry(4242, ME), entry(4243, ME));
+        let next = Record { start_token: Some(process(4242)), ..first.clone() };
+        let mut own = own(&[&first, &other]);
+        let found = |own: &Own, run_id, pid| -> Vec<String> {
+            own.find(run_id, pid).iter().map(Record::key).collect()
+        };
+        for (run_id, pid, expected) in [
+            (Some(&*first.run_id), None, vec![first.key()]),
+            (None, Some(4243), vec![other.key()]),
+            // The name counts.
+            (Some(&*first.run_id), Some(4243), vec![first.key()]),
+            (Some("nobody"), None, vec![]),
+            (None, Some(1), vec![]),
+        ] {
+            assert_eq!(found(&own, run_id, pid), expected, "{run_id:?} {pid:?}");
+        }
+        assert_eq!(own.find(None, None).len(), 2);
+        own.remember(next.clone());
+        own.forget(&first.key());
+        assert_eq!(found(&own, Some(&first.run_id), None), [next.key()]);
+        assert_eq!(found(&own, None, Some(4242)), [next.key()]);
+        own.forget(&next.key());
+        assert_eq!(found(&own, Some(&first.run_id), Some(4242)), [""; 0]);
+    }
+
+    #[test]
     fn what_was_deleted_or_overwritten_comes_back() {
         let run = entry(4242, ME);
         let mut table = Table::default();

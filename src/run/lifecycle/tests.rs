@@ -263,6 +263,21 @@ fn silence_ends_a_run_but_not_one_that_has_ended_by_itself() {
     assert_eq!((run.cause(), run.limit_ms()), (Some(Cause::RootExit), 0));
 }
 
+/// Its own grace is shorter than that of the cancel.
+#[test]
+fn a_silence_does_not_shorten_the_grace_of_a_cancel() {
+    let patient = Event::Cancel { signal: SIGTERM, grace_ms: 60_000 };
+    let run = play(
+        RULES,
+        &[
+            (1_000, patient, Action::Terminate(SIGTERM)),
+            (1_100, Event::Silent { limit_ms: 700 }, Action::Nothing),
+        ],
+    );
+    assert!(run.rules().grace_ms < 60_000);
+    assert_eq!((run.cause(), run.limit_ms(), run.wake_at()), (Some(Cause::Cancel), 0, Some(61_000)));
+}
+
 #[test]
 fn what_it_has_taken_is_known_afterwards() {
     let force = |script: &[(u64, Event, Action)]| play(RULES, script).force();
