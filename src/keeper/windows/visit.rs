@@ -29,14 +29,19 @@ pub struct Visit {
 }
 
 impl Visit {
-    /// Goes to the bot that holds this root. `ESRCH` if it is dead or does not, `EPERM` if somebody else answers.
+    /// Goes to the bot that holds this root. `ESRCH` if it is dead or does not, `EPERM` if somebody else answers. That it cannot be seen
+    /// which is no proof of its death, and another error.
     ///
     /// Anybody may make a pipe of a name whose bot is gone. So whoever answers must be the recorded process: the system tells its
     /// PID, and as long as it has the pipe open and lives, its start token is that of the record or it is not.
     pub fn start(keeper: &ProcessRef, address: &str, root: &ProcessRef) -> Result<Self, Errno> {
-        if keeper.state() != State::Alive {
-            return Err(Errno::ESRCH);
-        }
+        let or = |dead| match keeper.state() {
+            State::Alive => Ok(()),
+            State::Exited | State::Recycled => Err(dead),
+            // Should it be seen by now, the next visit is going to find out.
+            State::Unknown => Err(keeper.pinned().err().unwrap_or(Errno::EAGAIN)),
+        };
+        or(Errno::ESRCH)?;
         // A file can name any place, and to go there may tell whoever sits there who we are.
         if !address.starts_with(&door::prefix(keeper.pid, keeper.start))
             || address[4..].contains(['/', '.', ':'])
@@ -47,7 +52,8 @@ impl Visit {
         let mut server = 0;
         // SAFETY: the pipe is open, and the pointer is to a local.
         let known = unsafe { GetNamedPipeServerProcessId(pipe.as_raw_handle(), &raw mut server) };
-        if known == 0 || server.cast_signed() != keeper.pid || keeper.state() != State::Alive {
+        or(Errno::EPERM)?;
+        if known == 0 || server.cast_signed() != keeper.pid {
             return Err(Errno::EPERM);
         }
         let mut visit = Self { pipe, inbox: Inbox::default() };
