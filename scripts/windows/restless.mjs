@@ -12,3 +12,6 @@ export const restless = new Set(
     'workers',
   ].map((name) => `${name}.test.mjs`),
 )
+
+/** Run when all others are through: it waits for a number to come round, which others would take. */
+export const alone = new Set(['windows-pid-reuse.test.mjs'])

@@ -15,7 +15,7 @@ import { root, say } from '../tools.mjs'
 import { buildAddons } from './build.mjs'
 import { nodeExe, usual, versions } from './node.mjs'
 import { Report } from './report.mjs'
-import { restless } from './restless.mjs'
+import { alone, restless } from './restless.mjs'
 import { runRustTests } from './rust-tests.mjs'
 import { runFile } from './suite.mjs'
 import { startWine, stopWine } from './wine.mjs'
@@ -55,8 +55,17 @@ async function test(version) {
   say(`Testing with node.exe ${version}`)
   const report = new Report(version, values.verbose)
   const run = (file) => runFile(node, file)
-  await runFiles(files, 2, run, (result) => report.add(result))
+  for (const [atOnce, these] of inTurn(files))
+    await runFiles(these, atOnce, run, (result) => report.add(result))
   if (!report.finish()) process.exitCode = 1
+}
+
+/** How many at once, and which: those that want to be alone come last. */
+function inTurn(files) {
+  return [
+    [2, files.filter((file) => !alone.has(file))],
+    [1, files.filter((file) => alone.has(file))],
+  ]
 }
 
 function chooseVersions(wanted) {
