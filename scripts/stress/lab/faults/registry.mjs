@@ -22,10 +22,10 @@ export const registryFaults = [
     play(stage, { way }) {
       if (!existsSync(stage.registryPath)) return false
       const text = WAYS[way].text(readFileSync(stage.registryPath, 'utf8'))
-      stage.vandalism = text
       stage.losesRegistry()
-      // The disk may be full.
-      return quietly(() => writeFileSync(stage.registryPath, text)) === undefined
+      // On a full disk the file is empty then.
+      quietly(() => writeFileSync(stage.registryPath, text))
+      stage.vandalism = readFileSync(stage.registryPath, 'utf8')
     },
   },
   {
