@@ -46,6 +46,8 @@ export class StagedRun {
     this.keeper = keeper
     const zygote = keeper.parent
     if (zygote && isHelper(zygote.pid)) this.zygote = zygote
+    // One that had waited for its use when its zygote was killed.
+    else if (keeper.isAlive()) this.loses('zygote')
   }
 
   /** Unless it is to be taken off the record: a bot that was stopped answers late, and to both at once. */
