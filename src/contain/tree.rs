@@ -158,4 +158,12 @@ mod tests {
         let seen = table(&[(20, 30, 5), (30, 20, 5)]);
         assert_eq!(branch_of(20, 10, &seen), None);
     }
+
+    /// The kernel has none. What was read one after the other, while numbers are given away again, may look like one.
+    #[test]
+    fn a_circle_ends() {
+        let seen = table(&[(20, 30, 5), (30, 20, 5)]);
+        assert_eq!(branch_of(30, 10, &seen), None);
+        assert!(!still_descends(30, 10, &seen, |pid| seen.get(&pid).cloned()));
+    }
 }

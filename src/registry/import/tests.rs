@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::identity::ProcessRef;
-use crate::registry::Containment;
+use crate::registry::{Containment, Keeper};
 
 pub fn process(pid: i32) -> ProcessRef {
     ProcessRef { pid, start: 8_812_345, boot: "0b1c2d3e-4f50".into(), ns: 4_026_531_836 }
@@ -438,4 +438,21 @@ fn no_mutation_of_a_file_is_a_danger() {
     }
     println!("{count} files: {taken} entries taken, {refused} refused, {unreadable} files unreadable");
     assert!(taken > 0 && refused > 0 && unreadable > 0, "the mutations reach every branch");
+}
+
+/// What is done to a run is done to its parts, and nobody does that to the bot that answers for it.
+#[test]
+fn an_owner_that_is_named_as_a_part_of_its_run_is_refused() {
+    let owner = ours(4242).bot_start_token.unwrap();
+    let keeper = Some(Keeper { start_token: owner.clone(), address: "00abc".into() });
+    for (record, is_taken) in [
+        (Record { members: vec![process(4243)], ..ours(4242) }, true),
+        (Record { members: vec![process(4243), owner], ..ours(4242) }, false),
+        (Record { keeper: keeper.clone(), ..ours(4242) }, false),
+        // Where there is a job, the bot is the keeper itself.
+        (Record { keeper, containment: Containment::Job, ..ours(4242) }, true),
+    ] {
+        let Imported { records, rejected } = read(&file(std::slice::from_ref(&record))).unwrap();
+        assert_eq!((records.len(), rejected.is_empty()), (usize::from(is_taken), is_taken), "{record:?}");
+    }
 }
