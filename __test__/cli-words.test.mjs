@@ -6,12 +6,13 @@ import { sources } from './support/sources.mjs'
 const { parseDuration, parseSize, formatAge, formatBytes, formatCpu, ...rest } = await sources(
   'cli/durations',
   'cli/help',
+  'cli/parse',
   'cli/event-log',
   'cli/runs',
   'cli/spec',
   'cli/commands/events',
 )
-const { EXIT_CODES, differences, manPage, parseDecision, shortIds } = rest
+const { EXIT_CODES, differences, manPage, parse, parseDecision, shortIds } = rest
 
 const [SECOND, MINUTE, HOUR, DAY] = [1000, 60_000, 3_600_000, 86_400_000]
 const [K, M, G, T] = [2 ** 10, 2 ** 20, 2 ** 30, 2 ** 40]
@@ -87,6 +88,17 @@ table('so many bytes', formatBytes, [
   [3.25 * G, '3.3G'],
   [5000 * T, '5000T'],
 ])
+
+test('options become what they stand for, and what follows the command is its own', () => {
+  const words = 'run --memory 2G --processes 64 --grace 1m30s --label a=b --label c=d=e -- agent --memory 1G'
+  const request = parse(words.split(' '))
+  assert.deepEqual(
+    ['memory', 'processes', 'grace', 'timeout'].map((name) => request.number(name)),
+    [2 * G, 64, 90 * SECOND, undefined],
+  )
+  assert.deepEqual({ ...request.labels() }, { a: 'b', c: 'd=e' })
+  assert.deepEqual(request.rest, ['agent', '--memory', '1G'])
+})
 
 describe('an id is shown', () => {
   const [one, other] = ['01234567-89ab-4def-8123-456789abcdef', '01234567-89ff-4def-8123-456789abcdef']

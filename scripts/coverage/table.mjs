@@ -12,7 +12,8 @@ const decisions = new Set(
     'src/keeper/protocol.rs src/ports/table.rs src/errno/windows.rs src/spawn/tier.rs',
     'src/spawn/windows/search.rs src/spawn/windows/quote.rs src/spawn/windows/environment.rs',
     'ts/checks.ts ts/options.ts ts/filters.ts ts/patterns.ts ts/limits.ts ts/cancel-options.ts',
-    'ts/service-options.ts ts/windows.ts ts/signals.ts ts/cli/parse.ts',
+    'ts/service-options.ts ts/windows.ts ts/signals.ts ts/exit.ts ts/records.ts ts/platform.ts',
+    'ts/cli/parse.ts ts/cli/durations.ts ts/cli/event-log.ts ts/cli/help.ts ts/cli/text.ts',
   ]
     .join(' ')
     .split(' '),
