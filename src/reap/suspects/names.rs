@@ -185,6 +185,8 @@ mod tests {
                 vec!["node", "index", "@google/gemini-cli", "gemini-cli"],
             ),
             ("node /x/node_modules/a/node_modules/mcp-x/bin.js", vec!["node", "bin", "mcp-x"]),
+            ("node /x/node_modules", vec!["node", "node_modules"]),
+            ("node /x/node_modules/", vec!["node"]),
             ("node", vec!["node"]),
         ] {
             assert_eq!(of(line), expected, "{line}");
