@@ -7,7 +7,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
-import { childrenOf, isHelper, keeperOf } from '../../../__test__/support/bots.mjs'
+import { childrenOf, isHelper, keeperOf, killWithHelpers } from '../../../__test__/support/bots.mjs'
 import { program } from '../../../__test__/support/fixtures.mjs'
 import { openWitness } from '../../../__test__/support/witness.mjs'
 import { continueAt, free, killAndFree, startAs } from './numbers.mjs'
@@ -36,12 +36,11 @@ async function startBot(scope, { registry, how, count }, start = (run) => run())
   return bot
 }
 
-/** SIGKILL of the bot and all its helpers, stopped first so that none does anything about it. Their numbers are free then. */
+/** SIGKILL of the bot and all its helpers, none of which gets to do anything about it. Their numbers are free then. */
 async function crash(bot) {
   const zygotes = childrenOf(bot.pid).filter(isHelper)
   const helpers = [...zygotes, ...zygotes.flatMap((zygote) => childrenOf(zygote).filter(isHelper))]
-  for (const pid of [bot.pid, ...zygotes]) process.kill(pid, 'SIGSTOP')
-  for (const pid of [...helpers, bot.pid]) process.kill(pid, 'SIGKILL')
+  await killWithHelpers(bot.pid)
   await bot.ended
   for (const pid of helpers) await free(pid)
 }

@@ -1,6 +1,7 @@
 // The rounds of pid-reuse, inside the namespace. Says what comes of them on stdout, a line of JSON each; stops when its stdin
 // ends. argv[2]: how many numbers are to be reused.
 import { writeSync } from 'node:fs'
+import { groupGone } from '../../../__test__/support/bots.mjs'
 import { randomFor, seed } from '../../../__test__/support/random.mjs'
 import { Scope, Wrong } from '../lib/loop.mjs'
 import { StressRegistry } from '../lib/registry.mjs'
@@ -23,11 +24,13 @@ for (let turn = 0; figures.rounds < wanted && !stopped; turn++) {
   const { name, most, play } = cases[turn % cases.length]
   const count = Math.min(most, wanted - figures.rounds)
   const scope = new Scope()
+  let strangers = []
   try {
     continueAt(FIRST + ((turn * STRIDE) % (LAST - FIRST)))
     const outcome = await play({ scope, registry, random, count })
     figures.rounds += outcome.reused
     figures[name] = (figures[name] ?? 0) + outcome.reused
+    strangers = outcome.strangers
     judge(name, outcome)
   } catch (error) {
     say({ failure: `${name}: ${error instanceof Wrong ? error.message : error.stack}` })
@@ -36,8 +39,9 @@ for (let turn = 0; figures.rounds < wanted && !stopped; turn++) {
   } finally {
     await scope.close()
   }
-  // The strangers are gone: what was left in doubt because of them is clear now.
   try {
+    // Then what was left in doubt because of them is clear.
+    for (const { pid } of strangers) await groupGone(pid)
     await registry.reap()
     await registry.mustBeEmpty(`after the strangers of ${name} have gone`)
   } catch (error) {
