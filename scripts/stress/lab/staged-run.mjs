@@ -45,8 +45,8 @@ export class StagedRun {
     if (this.keeper || !keeper || !isHelper(keeper.pid)) return
     this.keeper = keeper
     const zygote = keeper.parent
-    if (zygote && isHelper(zygote.pid)) this.zygote = zygote
-    // One that had waited for its use when its zygote was killed.
+    if (zygote && isHelper(zygote.pid) && !zygote.isDoomed) this.zygote = zygote
+    // One that had waited for its use when its zygote was killed, which may take a while to be seen.
     else if (keeper.isAlive()) this.loses('zygote')
   }
 

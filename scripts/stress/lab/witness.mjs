@@ -5,6 +5,9 @@ import { setTimeout as delay } from 'node:timers/promises'
 
 const STOPS_MS = 5000
 
+/** Those that the lab has sent SIGKILL to. On a busy machine they may be there for a while. */
+const doomed = new Set()
+
 /** A process by number and start: signalled only while it is the one that was meant. */
 export class ProcessHandle {
   constructor(pid) {
@@ -25,6 +28,14 @@ export class ProcessHandle {
     return this.isAlive() ? new ProcessHandle(statOf(this.pid).parent) : undefined
   }
 
+  get #identity() {
+    return `${this.pid} ${this.started}`
+  }
+
+  get isDoomed() {
+    return doomed.has(this.#identity)
+  }
+
   isSame({ pid, started }) {
     return pid === this.pid && started === this.started
   }
@@ -32,6 +43,7 @@ export class ProcessHandle {
   /** Whether there was somebody to hear it. */
   signal(signal) {
     if (!this.isAlive()) return false
+    if (signal === 'SIGKILL') doomed.add(this.#identity)
     try {
       process.kill(this.pid, signal)
       return true
