@@ -105,10 +105,12 @@ describe('the entry of a run', () => {
     const registry = openRegistry(t)
     const supervisor = registry.supervise()
     for (let i = 0; i < 20; i++) {
-      const run = supervisor.spawnOwned('true', { stdio: 'ignore' })
+      // One that stays: an entry goes with its run, and on a busy machine it may be over before we get to look.
+      const run = supervisor.spawnOwned('cat', { stdio: ['pipe', 'ignore', 'ignore'] })
       const onDisk = registry.everything()
       assert.ok(onDisk.includes(`"startToken":"${run.pid}:`), `run ${i} is nowhere on disk: ${onDisk}`)
       assert.ok(onDisk.includes(`"runId":"${run.runId}"`))
+      run.stdin.end()
       await run.wait()
     }
   })
