@@ -264,8 +264,8 @@ mod tests {
         for (index, (name, told, grace_ms)) in cases.into_iter().enumerate() {
             let (ours_end, _theirs) = channel::pair().unwrap();
             let entry = instance.begin(ours(4242 + i32::try_from(index).unwrap()), false).unwrap();
-            // Nobody has that number and that start: there is nobody to be woken, or killed.
-            let line = Line::new(ours_end, ProcessRef::known(1, 1));
+            // No system has such a number: there is nobody to be woken, or killed.
+            let line = Line::new(ours_end, ProcessRef::known(i32::MAX, 1));
             let run = Run::new(line, runtime::get().unwrap(), entry, GRACE_MS, None, None);
             let before = Instant::now();
             for tell in told {
