@@ -1,6 +1,7 @@
 /** The long loops: one thing that tests do a few times, a thousand times over. They measure the rows of the reliability targets. */
 
 export const LOOPS = [
+  'cancelled',
   'bot-killed',
   'all-killed',
   'all-killed-in-cgroup',
