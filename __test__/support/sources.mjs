@@ -22,6 +22,9 @@ export async function sources(...names) {
       bundle: true,
       platform: 'node',
       format: 'cjs',
+      // As in the bundles, so that the same lines count.
+      minify: true,
+      keepNames: true,
       // By which `npm run coverage` knows what was executed.
       sourcemap: 'inline',
     })
