@@ -5,7 +5,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import { describe, test } from 'node:test'
-import { freshRegistry, killWithHelpers, stateOf, supervise, until } from './support/bots.mjs'
+import { childrenOf, freshRegistry, killWithHelpers, stateOf, supervise, until } from './support/bots.mjs'
 import { browser, openProfile, withoutBrowser } from './support/browser.mjs'
 import { script } from './support/fixtures.mjs'
 import { isNode } from './support/system.mjs'
@@ -31,7 +31,10 @@ async function browsing(t) {
   assert.equal((await lines.next()).value, 'browsing', complaint)
 
   const apart = () => profile.processes().filter(({ pid }) => pid !== bot.pid)
-  const [server] = apart().filter(({ line }) => line.includes('playwright'))
+  // What it has started may name it, too, and may have a lower number: these begin again.
+  const named = apart().filter(({ line }) => line.includes('playwright'))
+  const started = new Set(named.flatMap(({ pid }) => childrenOf(pid)))
+  const server = named.find(({ pid }) => !started.has(pid))
   for (const kind of ['--type=zygote', '--type=renderer', 'crashpad_handler'])
     assert.ok(profile.helpers(kind).length > 0, `it has no ${kind}`)
   return { bot, ended, lines, path, profile, server, apart }
