@@ -23,6 +23,8 @@ impl Somewhere {
 
 impl Drop for Somewhere {
     fn drop(&mut self) {
+        // What is still due would make the folder again.
+        self.0.registry.flush(Duration::from_secs(10));
         let _ = std::fs::remove_dir_all(self.0.registry.path().parent().unwrap());
     }
 }
