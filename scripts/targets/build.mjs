@@ -43,14 +43,19 @@ function buildKeepers() {
   })
 }
 
-/** As addons alone: see scripts/build.mjs. What a program with musl loads shares the program's own. */
+/**
+ * As addons alone: see scripts/build.mjs. What a program with musl loads shares the program's own.
+ *
+ * The standard library is a small one here as well, and without what makes backtraces: there are no symbols that they could show.
+ */
 function buildAddons() {
   say('Building the addons')
-  const what = ['rustc', '--lib', '--crate-type', 'cdylib', '--release', '--features', 'node']
+  const small = ['-Zbuild-std=std,panic_unwind', '-Zbuild-std-features=panic-unwind,optimize_for_size']
+  const what = ['rustc', '--lib', '--crate-type', 'cdylib', '--release', '--features', 'node', ...small]
   const versioned = ({ triple, libc }) => (libc === 'glibc' ? `${triple}.${GLIBC_FLOOR}` : triple)
   const flags = (triple) => (triple.includes('-musl') ? '-C target-feature=-crt-static' : '')
   // One after the other: Cargo makes an addon alone for one target only.
-  for (const target of chosen) build(what, [versioned(target)], flags)
+  for (const target of chosen) build(what, [versioned(target)], flags, { RUSTC_BOOTSTRAP: '1' })
 }
 
 function build(what, triples, flags, more = {}) {
