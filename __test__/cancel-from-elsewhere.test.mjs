@@ -22,12 +22,13 @@ import {
   supervise,
   until,
 } from './support/bots.mjs'
-import { program, script } from './support/fixtures.mjs'
+import { library, program, script } from './support/fixtures.mjs'
 import { elusiveTree, treeNamed, treeOptions } from './support/hostile-trees.mjs'
 import {
   linuxOnly,
   NO_KEEPER,
   NO_NAMESPACES,
+  NO_PRELOADING,
   NO_SIGNALS,
   NO_STOPPING,
   notUnderWine,
@@ -392,6 +393,19 @@ describe('whatever has become of bot and keeper:', together, () => {
     run.bot.signal('SIGCONT')
     await assertCancelled(run, result)
   })
+
+  test(
+    'the keeper has not heard from the bot yet whose it is',
+    linuxOnly(NO_PRELOADING, options),
+    async (t) => {
+      const path = freshRegistry()
+      const bot = await startBot(t, path, { env: { LD_PRELOAD: library('holds-the-native-thread') } })
+      const run = await elsewhere(t, { path, bot })
+      const { outcome, exits } = await run.here.cancel(run.runId)
+      assertGone(run.witness)
+      assert.deepEqual([outcome, exits.map(({ reason }) => reason)], ['cancelled', ['manual-cancel']])
+    },
+  )
 
   test('the keeper is stopped', posixOnly(NO_KEEPER, options), async (t) => {
     const run = await elsewhere(t)

@@ -124,28 +124,48 @@ impl Keeper {
         Ok(keeper)
     }
 
-    /// Blocks until the bot has given the blank a run, or is gone. What happens to the tree meanwhile is looked at
-    /// afterwards.
+    /// Blocks until the bot has given the blank a run, or is gone, or somebody else has cancelled it. What happens to the tree meanwhile
+    /// is looked at afterwards: only the rules say what it means.
     ///
     /// The bot tells the blank first. If it dies in between, a tree may be there already, and it is ended like that of any
-    /// bot that is gone.
+    /// bot that is gone. If it is stopped in between, the run is on record and can be visited like any other.
     fn wait_for_run(&mut self) {
-        let payload = loop {
+        while self.life.cause().is_none() {
             match self.inbox.next_payload() {
-                Ok(Some(payload)) => break payload,
-                Ok(None) if self.receive() => {}
-                _ => return self.owner_gone(),
+                Ok(Some(payload)) => {
+                    let Ok(Request::Own(own)) = protocol::decode(&payload) else { return self.owner_gone() };
+                    self.take_run(&own);
+                    // More may have come with it, and poll does not tell of what was already received.
+                    return self.obey();
+                }
+                Ok(None) => {}
+                Err(_) => return self.owner_gone(),
             }
-        };
-        let Ok(Request::Own(own)) = protocol::decode(&payload) else { return self.owner_gone() };
+            let Woken { spoken, visited, .. } = self.sleep_through(None, Heed::Callers);
+            if visited {
+                self.serve_visitors();
+            }
+            if spoken && !self.receive() {
+                return self.owner_gone();
+            }
+        }
+    }
+
+    /// The rules of a run that is being ended already change nothing about that.
+    fn take_run(&mut self, own: &Own) {
         title::set(super::NAME, &format!("spawn-owned-keeper {} {}", own.run_id, own.preview));
         self.tree.expect_carriers(own.run_id);
-        let Own { on_owner_exit, on_leader_exit, grace_ms, timeout, .. } = own;
         (self.registry, self.key) = (own.registry.to_owned(), own.key.to_owned());
-        self.life =
-            Lifecycle::new(Rules { on_owner_exit, on_leader_exit, grace_ms, timeout, ..Rules::default() });
-        // More may have come with it, and poll does not tell of what was already received.
-        self.obey();
+        let &Own { on_owner_exit, on_leader_exit, grace_ms, timeout, .. } = own;
+        if self.life.cause().is_none() {
+            self.life = Lifecycle::new(Rules {
+                on_owner_exit,
+                on_leader_exit,
+                grace_ms,
+                timeout,
+                ..Rules::default()
+            });
+        }
     }
 
     /// Until the tree is extinct, or what is left of it cannot be ended.
@@ -209,6 +229,11 @@ impl Keeper {
 
     /// Sleeps until something happens, at most so many milliseconds.
     fn sleep(&self, limit: Option<u64>) -> Woken {
+        self.sleep_through(limit, Heed::Everything)
+    }
+
+    /// The same, through what is not heeded: that is still to be seen afterwards.
+    fn sleep_through(&self, limit: Option<u64>, heed: Heed) -> Woken {
         // A deadline further away than poll can count only means one more turn of the loop.
         let timeout =
             limit.map_or(PollTimeout::NONE, |ms| i32::try_from(ms).map_or(PollTimeout::MAX, poll_timeout));
@@ -216,7 +241,10 @@ impl Keeper {
         let watched = own.into_iter().flatten().chain(self.visitors.watched());
         let mut fds: Vec<_> = watched.map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
         let visitors = 1 + usize::from(self.control.is_some())..fds.len();
-        fds.extend(self.tree.changes());
+        match heed {
+            Heed::Everything => fds.extend(self.tree.changes()),
+            Heed::Callers => fds[0].set_events(PollFlags::empty()),
+        }
         // EINTR cannot be: every signal we do not listen to has its default action.
         let _ = poll(&mut fds, timeout);
         let ready = |fd: &PollFd| fd.any().unwrap_or(false);
@@ -316,6 +344,8 @@ impl Keeper {
                     }
                     Ok(Request::Signal { signal }) => self.signal_root(signal),
                     Ok(Request::Cancel { signal, grace_ms, reason }) => self.cancel(signal, grace_ms, reason),
+                    // It was cancelled before the bot got round to saying what it is.
+                    Ok(Request::Own(own)) if self.key.is_empty() => self.take_run(&own),
                     Ok(Request::Own(_) | Request::Adopt) | Err(_) => return self.owner_gone(),
                 },
                 Err(_) => return self.owner_gone(),
@@ -464,6 +494,14 @@ fn encode(reports: &[Report]) -> Vec<u8> {
 
 fn process(pid: i32) -> Result<Process, Errno> {
     Ok(Process { pid, start: read_stat(pid)?.start })
+}
+
+/// What ends a sleep.
+#[derive(Debug, Clone, Copy)]
+enum Heed {
+    Everything,
+    /// The bot, and visitors; not signals, nor what happens to the tree.
+    Callers,
 }
 
 /// Why a sleep has ended; none of it if time is up.

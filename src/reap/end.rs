@@ -96,8 +96,11 @@ pub fn end(record: &Record, signal: i32, grace: Duration, reason: &str) -> Ended
             Err(errno) => {
                 let overcome = stubborn::overcome(&keeper.start_token, root, errno, grace);
                 let mut ended = from_outside(record, signal, grace, reason);
-                // Its zygote may have been faster than our look.
-                ended.found |= overcome;
+                // Its zygote may have been faster than our look: then it did not end by itself, but for what we did to its keeper.
+                if overcome && !ended.found {
+                    ended.found = true;
+                    ended.ending = Ending::Lost;
+                }
                 return ended;
             }
         }
