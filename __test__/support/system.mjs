@@ -87,6 +87,9 @@ export const nodeOnly = (reason, options = {}) => unless(!isNode, reason, option
 /** The same for what Deno alone has not. */
 export const notInDeno = (reason, options = {}) => unless(isDeno, reason, options)
 
+/** The same for Bun. */
+export const notInBun = (reason, options = {}) => unless('bun' in process.versions, reason, options)
+
 /** The test runners of Bun and Deno do not tell reasons, so it is said here. */
 function unless(isLacking, reason, options) {
   if (!isLacking || !reason) return options
