@@ -1,7 +1,6 @@
 // What the command line reads and writes, word by word: the parts of it that decide, without a process.
 import assert from 'node:assert/strict'
-import { describe, test } from 'node:test'
-import { sources } from './support/sources.mjs'
+import { describe, sources, test } from './support/sources.mjs'
 
 const { parseDuration, parseSize, formatAge, formatBytes, formatCpu, ...rest } = await sources(
   'cli/durations',

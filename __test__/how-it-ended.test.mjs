@@ -1,7 +1,6 @@
 // How a run has ended, in one word and one sentence, by what is known of it: from its keeper, from its record, or from nobody.
 import assert from 'node:assert/strict'
-import { describe, test } from 'node:test'
-import { sources } from './support/sources.mjs'
+import { describe, sources, test } from './support/sources.mjs'
 
 const { describeExit, describeCalledOff, exitOfEnded, exitOfFailed, exitOfRecord, isKept, isOver } =
   await sources('exit', 'records')

@@ -109,6 +109,9 @@ export const posixTests = (reason) => (isWindows ? skippedTests(reason) : runner
 /** The same for a file of which nothing has a meaning but on Linux. */
 export const linuxTests = (reason) => (isLinux ? runner : skippedTests(reason))
 
+/** The same for a file of which nothing can be had under Wine. */
+export const testsNotUnderWine = (reason) => (isWine ? skippedTests(reason) : runner)
+
 function skippedTests(reason) {
   const skipped = (name) => runner.test(name, { skip: reason })
   return { describe: skipped, it: skipped, test: skipped, before() {}, after() {} }
