@@ -1,12 +1,15 @@
+#[allow(clippy::disallowed_methods)] // No JavaScript changes the environment of a build.
 fn main() {
-    // Else Cargo builds the crate again whenever any file of the repository has changed, were it a test or a page of the docs.
+    // Without this line Cargo rebuilds the crate after every change in the repository, even of a
+    // test or a page of the docs.
     println!("cargo::rerun-if-changed=build.rs");
     #[cfg(feature = "node")]
     napi_build::setup();
     if std::env::var("CARGO_CFG_TARGET_OS").is_ok_and(|system| system == "macos") {
-        // The C bindings name libraries that we use nothing of. Each would be loaded whenever a keeper starts.
+        // The C bindings link libraries that this code does not use. The loader would load them at
+        // every start of a keeper.
         println!("cargo::rustc-link-arg=-Wl,-dead_strip_dylibs");
-        // Otherwise it would call itself by its path on the machine that has built it.
+        // Without this the addon's install name would be its path on the build machine.
         println!("cargo::rustc-link-arg-cdylib=-Wl,-install_name,@rpath/spawn-owned.node");
     }
 }

@@ -1,11 +1,24 @@
 /**
- * `spawn-owned`: a `child_process.spawn` whose caller owns everything the command causes.
+ * `spawn-owned`: a `child_process.spawn` whose caller owns every process that the command starts.
  *
- * The functions here belong to a default supervisor, which is made when one of them is first called. Its registry is
- * `$SPAWN_OWNED_REGISTRY` or, if that is not set, `data/process-registry.json` in the directory that is current _then_.
- * {@link createSupervisor} makes others.
+ * **Words.** The *bot* is the process that uses this package. A *run* is one command with all its
+ * descendants. The command is the *root process* of the run. All processes of the run are its
+ * *tree*, each of them is a *member*. A *keeper* is a small helper process that owns one run. To
+ * *terminate* a tree means: send SIGTERM to every member, wait up to `graceMs`, send SIGKILL to the
+ * members that are left, and repeat until the tree is empty.
  *
- * Times are milliseconds; points in time are `Date.now()` based. Errors carry a `code`: `ERR_OWNED_…`, or Node's own.
+ * **Default supervisor.** The functions of this module use a default supervisor. The first call of
+ * one of them creates it. Its registry is the file `$SPAWN_OWNED_REGISTRY` or, without that
+ * variable, `data/process-registry.json` in the directory that is current at that first call.
+ * {@link createSupervisor} creates other supervisors.
+ *
+ * **Units.** All durations are milliseconds. All points in time are milliseconds since the epoch,
+ * as `Date.now()` returns them. Every error has a `code`: `ERR_OWNED_…` or one of Node's codes.
+ *
+ * **Option objects.** Only own properties with a known key are options. Any other key is an error
+ * (`ERR_INVALID_ARG_VALUE`) that suggests the nearest known key, unless the value is `undefined`.
+ * The options of {@link spawnOwned} may contain keys of other packages. There, a key is an error
+ * only if it differs from a known key by case or by one letter.
  *
  * @packageDocumentation
  */
@@ -15,147 +28,349 @@ import type {
   ChildProcessByStdio,
   ChildProcessWithoutNullStreams,
   SpawnOptions,
+  StdioNull,
+  StdioPipe,
 } from 'node:child_process'
 import type { EventEmitter } from 'node:events'
+import type { Readable, Writable } from 'node:stream'
 
-// ---- spawning -------------------------------------------------------------------------------------------------------
+// ---- spawning -----------------------------------------------------------------------------------
 
 /**
- * Starts a command like `child_process.spawn`: same arguments, same events, same errors. In addition the caller owns the
- * whole tree: it is ended as one by {@link OwnedProcess.cancel}, when the root exits, and when the bot is gone.
+ * Starts a command like `child_process.spawn`, and owns its whole tree.
+ *
+ * Arguments, events and errors are the same as in Node. In addition the tree is terminated as a
+ * whole: by {@link OwnedProcess.cancel}, when the root process exits, and when the bot exits or is
+ * killed.
  *
  * @example
  * ```ts
- * const agent = spawnOwned('claude', ['-p', prompt], { timeoutMs: 10 * 60_000 })
+ * import { spawnOwned } from 'spawn-owned'
+ *
+ * const agent = spawnOwned('claude', ['-p', 'fix the tests'], { timeoutMs: 10 * 60_000 })
  * agent.stdout.pipe(process.stdout)
  * const { reason, exitCode } = await agent.wait()
  * ```
  *
- * @throws with `code` `ERR_OWNED_…` if the keeper cannot be run (on Windows: if the runtime is not Node), if the registry cannot be written, or if the run id is in
- * use: then nothing was started, and no entry is left. Invalid arguments throw Node's own errors. A command that cannot be
- * started emits `error`, as with `child_process.spawn`.
+ * @throws An error with `code` `ERR_OWNED_…` if the keeper cannot run, if the registry cannot be
+ * written, if the run id is in use, or on Windows if the runtime is not Node. Then no process was
+ * started, and the registry contains no entry. Invalid arguments throw Node's own errors. A command
+ * that cannot be started emits `error`, as with `child_process.spawn`. No listener is needed if
+ * {@link OwnedProcess.wait} is called in the same tick.
  */
 export function spawnOwned(
   command: string,
-  args: readonly string[] | null | undefined,
-  options: SpawnOwnedOptions & { pty: true | PtyOptions },
-): OwnedTerminal
-export function spawnOwned(
-  command: string,
-  options: SpawnOwnedOptions & { pty: true | PtyOptions },
-): OwnedTerminal
-export function spawnOwned(
-  command: string,
-  args: readonly string[] | null | undefined,
-  options: SpawnOwnedOptions & { stdio?: 'pipe' | 'overlapped' | undefined },
-): OwnedProcessWithStreams
-export function spawnOwned(
-  command: string,
-  options: SpawnOwnedOptions & { stdio?: 'pipe' | 'overlapped' | undefined },
-): OwnedProcessWithStreams
-export function spawnOwned(command: string, args?: readonly string[] | null): OwnedProcessWithStreams
-export function spawnOwned(
-  command: string,
   args?: readonly string[] | null,
+  options?: SpawnOwnedOptionsWithPipes,
+): OwnedProcessWithStreams
+export function spawnOwned(command: string, options?: SpawnOwnedOptionsWithPipes): OwnedProcessWithStreams
+/** Starts a command in a terminal, see {@link SpawnOwnedOptions.pty}. */
+export function spawnOwned(
+  command: string,
+  args: readonly string[] | null | undefined,
+  options: SpawnOwnedOptions & { pty: true | PtyOptions },
+): OwnedTerminal
+/** Starts a command in a terminal, see {@link SpawnOwnedOptions.pty}. */
+export function spawnOwned(
+  command: string,
+  options: SpawnOwnedOptions & { pty: true | PtyOptions },
+): OwnedTerminal
+// One for each combination of streams, as in Node.
+export function spawnOwned(
+  command: string,
+  args: readonly string[] | null | undefined,
+  options: SpawnOwnedOptionsWithStdioTuple<StdioPipe, StdioPipe, StdioPipe>,
+): OwnedProcessByStdio<Writable, Readable, Readable>
+export function spawnOwned(
+  command: string,
+  options: SpawnOwnedOptionsWithStdioTuple<StdioPipe, StdioPipe, StdioPipe>,
+): OwnedProcessByStdio<Writable, Readable, Readable>
+export function spawnOwned(
+  command: string,
+  args: readonly string[] | null | undefined,
+  options: SpawnOwnedOptionsWithStdioTuple<StdioPipe, StdioPipe, StdioNull>,
+): OwnedProcessByStdio<Writable, Readable, null>
+export function spawnOwned(
+  command: string,
+  options: SpawnOwnedOptionsWithStdioTuple<StdioPipe, StdioPipe, StdioNull>,
+): OwnedProcessByStdio<Writable, Readable, null>
+export function spawnOwned(
+  command: string,
+  args: readonly string[] | null | undefined,
+  options: SpawnOwnedOptionsWithStdioTuple<StdioPipe, StdioNull, StdioPipe>,
+): OwnedProcessByStdio<Writable, null, Readable>
+export function spawnOwned(
+  command: string,
+  options: SpawnOwnedOptionsWithStdioTuple<StdioPipe, StdioNull, StdioPipe>,
+): OwnedProcessByStdio<Writable, null, Readable>
+export function spawnOwned(
+  command: string,
+  args: readonly string[] | null | undefined,
+  options: SpawnOwnedOptionsWithStdioTuple<StdioNull, StdioPipe, StdioPipe>,
+): OwnedProcessByStdio<null, Readable, Readable>
+export function spawnOwned(
+  command: string,
+  options: SpawnOwnedOptionsWithStdioTuple<StdioNull, StdioPipe, StdioPipe>,
+): OwnedProcessByStdio<null, Readable, Readable>
+export function spawnOwned(
+  command: string,
+  args: readonly string[] | null | undefined,
+  options: SpawnOwnedOptionsWithStdioTuple<StdioPipe, StdioNull, StdioNull>,
+): OwnedProcessByStdio<Writable, null, null>
+export function spawnOwned(
+  command: string,
+  options: SpawnOwnedOptionsWithStdioTuple<StdioPipe, StdioNull, StdioNull>,
+): OwnedProcessByStdio<Writable, null, null>
+export function spawnOwned(
+  command: string,
+  args: readonly string[] | null | undefined,
+  options: SpawnOwnedOptionsWithStdioTuple<StdioNull, StdioPipe, StdioNull>,
+): OwnedProcessByStdio<null, Readable, null>
+export function spawnOwned(
+  command: string,
+  options: SpawnOwnedOptionsWithStdioTuple<StdioNull, StdioPipe, StdioNull>,
+): OwnedProcessByStdio<null, Readable, null>
+export function spawnOwned(
+  command: string,
+  args: readonly string[] | null | undefined,
+  options: SpawnOwnedOptionsWithStdioTuple<StdioNull, StdioNull, StdioPipe>,
+): OwnedProcessByStdio<null, null, Readable>
+export function spawnOwned(
+  command: string,
+  options: SpawnOwnedOptionsWithStdioTuple<StdioNull, StdioNull, StdioPipe>,
+): OwnedProcessByStdio<null, null, Readable>
+export function spawnOwned(
+  command: string,
+  args: readonly string[] | null | undefined,
+  options: SpawnOwnedOptionsWithStdioTuple<StdioNull, StdioNull, StdioNull>,
+): OwnedProcessByStdio<null, null, null>
+export function spawnOwned(
+  command: string,
+  options: SpawnOwnedOptionsWithStdioTuple<StdioNull, StdioNull, StdioNull>,
+): OwnedProcessByStdio<null, null, null>
+/** Starts a command with any other `stdio`. A stream of the result can be `null`. */
+export function spawnOwned(
+  command: string,
+  args: readonly string[] | null | undefined,
   options?: SpawnOwnedOptions,
 ): OwnedProcess
-export function spawnOwned(command: string, options?: SpawnOwnedOptions): OwnedProcess
+/** Starts a command with any other `stdio`. A stream of the result can be `null`. */
+export function spawnOwned(command: string, options: SpawnOwnedOptions): OwnedProcess
+/**
+ * Starts a command. `Parameters<typeof spawnOwned>` and mocks use this form: it is the last, as in
+ * Node.
+ */
+export function spawnOwned(command: string, args: readonly string[], options: SpawnOwnedOptions): OwnedProcess
 
-/** Everything `child_process.spawn` takes, with the same meaning, and what ownership adds. */
+/**
+ * Runs a command to its end, and resolves with its exit and its output.
+ *
+ * It starts the command like {@link spawnOwned} and reads its pipes, so the command never blocks on
+ * a full one. Memory is bounded: of a long output the beginning and the end are kept. It resolves
+ * when the tree is gone and all output was read.
+ *
+ * The promise never rejects. A command that cannot be started resolves with `ok: false` and
+ * {@link RunExit.error}, and no `error` listener is needed. So do other failures of the start, such
+ * as a registry that cannot be written.
+ *
+ * @example
+ * ```ts
+ * import { run } from 'spawn-owned'
+ *
+ * const { ok, stdout, message } = await run('git', ['rev-parse', 'HEAD'], { timeoutMs: 10_000 })
+ * if (!ok) throw new Error(`git failed: ${message}`)
+ * ```
+ *
+ * @throws Node's errors for invalid arguments (`TypeError`, `RangeError`), before anything is
+ * started. They are mistakes of the caller, so they are thrown and not part of the result.
+ */
+export function run(
+  command: string,
+  args?: readonly string[] | null,
+  options?: RunOptions,
+): Promise<RunResult>
+export function run(command: string, options?: RunOptions): Promise<RunResult>
+
+/** Options of {@link run}: those of {@link spawnOwned}, and those of input and output. */
+export interface RunOptions extends SpawnOwnedOptions {
+  /**
+   * What the command reads from stdin, which is closed after it. Default: an empty stdin.
+   *
+   * A command may exit before it has read all input. If a `Readable` fails, the run is cancelled,
+   * and {@link RunExit.error} has the code `ERR_OWNED_INPUT`.
+   */
+  input?: string | Uint8Array | import('node:stream').Readable | undefined
+  /**
+   * The most bytes of stdout, and of stderr, to keep. Default 1048576 (1 MiB).
+   *
+   * Of a longer output the first and the last half are kept, whole characters only. A line
+   * `[... 123 bytes omitted ...]` stands between them, if the limits leave room for it.
+   */
+  maxOutputBytes?: number | undefined
+  /** The most lines of stdout, and of stderr, to keep. Default: no limit. */
+  maxOutputLines?: number | undefined
+}
+
+/** The result of {@link run}. */
+export interface RunResult extends RunExit {
+  /** The output as UTF-8 text. Empty if stdout is not a pipe. With `pty`: of the terminal. */
+  stdout: string
+  /** As `stdout`. Empty with `pty`. */
+  stderr: string
+  /** Whether a part of `stdout` or `stderr` was left out, because of the limits. */
+  truncated: boolean
+}
+
+/** Options of {@link spawnOwned}: those of `child_process.spawn`, and those of ownership. */
 export interface SpawnOwnedOptions extends SpawnOptions {
-  /** Names the run, in the whole registry. Letters, digits and `. _ -`, at most 128. Default: a fresh UUID. */
+  /**
+   * The id of the run, unique in the registry. 1 to 128 letters, digits and `. _ - : @ +`. It does
+   * not begin with a dot. Default: a new UUID.
+   */
   runId?: string | undefined
-  /** The chat session, job or turn this run belongs to, for {@link cancel}. */
+  /** The chat session, job or turn of this run. {@link cancel} can select runs by it. */
   sessionId?: string | undefined
-  /** Which kind of agent or backend this is; informational. */
+  /** The kind of agent or backend. Only recorded. */
   backendId?: string | undefined
-  /** Free labels (`agent`, `company` …), for {@link cancel} and for operators. */
+  /** Labels such as `agent` or `company`. {@link cancel} can select runs by them. */
   labels?: Record<string, string> | undefined
-  /** A name several runs share, for {@link cancel} and `replaceExistingScope`. */
+  /**
+   * A JSON value that the registry entry keeps, at most 4096 bytes and 32 levels.
+   * {@link RunRecord.metadata} has it, in every bot.
+   */
+  metadata?: unknown
+  /** A name that several runs share, for {@link cancel} and `replaceExistingScope`. */
   scopeKey?: string | undefined
   /**
-   * End the earlier runs of the same `scopeKey` first, whichever bot they belong to, and start this one when nothing of them
-   * exists. If there are any, the process that is returned is `starting` until then: it has its streams but no `pid` yet, and
-   * `spawn` follows. It can be cancelled meanwhile; then it never starts. Should an earlier run not be endable, it emits `error`
-   * (`ERR_OWNED_SCOPE_BUSY`) and nothing is started. Default false.
+   * Terminates the earlier runs with the same `scopeKey`, of all bots, before this run starts.
+   * Default false.
+   *
+   * If such runs exist, this run waits until their trees are gone. Meanwhile its `state` is
+   * `starting`: it has streams but no `pid`, and `spawn` is emitted later. A run that is cancelled
+   * meanwhile never starts. If an earlier run cannot be terminated, this run emits `error` with
+   * `ERR_OWNED_SCOPE_BUSY` and never starts.
    */
   replaceExistingScope?: boolean | undefined
-  /** What people see in `ps`, in the registry and in messages, at most 120 characters. Default: command and arguments. */
+  /**
+   * The text that `spawn-owned ps`, the registry and messages show for this run. At most 120
+   * characters. Default: the command and its arguments.
+   */
   commandPreview?: string | undefined
   /**
-   * Overall deadline in ms, counted from the moment the command runs, by its keeper: a busy event loop does not delay it. The
-   * tree is ended with the reason `overall-timeout`. 0: off (default).
+   * Overall timeout in ms, from the moment the command runs. 0 means no timeout. Default 0.
+   *
+   * When it has passed, the tree is terminated with the reason `overall-timeout`. The keeper
+   * measures the time, so a busy event loop does not delay it.
    */
   timeoutMs?: number | undefined
   /**
-   * How long the command may be silent, in ms: nothing on stdout and stderr. Then the tree is ended with the reason
-   * `no-output-timeout`. 0: off (default); agents may well be silent while they think.
+   * Idle timeout in ms: the longest time without output on stdout and stderr. 0 means no timeout.
+   * Default 0, because an agent can be silent while it thinks.
    *
-   * What waits unread because the bot has paused the stream, or is busy, counts as output. It may come a little late (by 2 %, by
-   * 10 % if nobody reads the streams), never early. At least one of stdout and stderr must be a pipe. It is the bot that
-   * listens: with `onOwnerExit: 'keep'` it does not outlive the bot.
+   * When it has passed, the tree is terminated with the reason `no-output-timeout`. At least one of
+   * stdout and stderr must be a pipe. Unread output counts as output while the bot pauses the
+   * stream or is busy. The timeout is never early. It can be late by 2 % of its value, or by 10 %
+   * if the bot does not read the streams. The bot measures the time, so with `onOwnerExit: 'keep'`
+   * this timeout ends with the bot.
    */
   noOutputTimeoutMs?: number | undefined
   /**
-   * Time between the first signal and SIGKILL, in ms, whenever the tree is ended. Default: that of the supervisor, 5000 unless it
-   * was told otherwise.
+   * Time in ms between the first signal and SIGKILL when the tree is terminated. Default:
+   * {@link SupervisorOptions.graceMs}, which is 5000 by default.
    *
-   * Windows: the first signal is Ctrl+Break, or with `pty` the closing of the console. Who shares no console with the bot cannot be
-   * asked, and is ended at once.
+   * Windows: the first signal is Ctrl+Break. With `pty` the console is closed instead. If no member
+   * shares the bot's console, no member can receive Ctrl+Break, and the tree is killed at once.
    */
   graceMs?: number | undefined
   /**
-   * The bot is gone, however it went: end the tree (`'kill'`, default) or let it run (`'keep'`) until the next bot
-   * adopts or reaps it, see {@link adopt}. A tree whose bot is gone gets at most 1.5 s of grace.
+   * What happens to the tree when the bot exits or is killed. Default `'kill'`.
    *
-   * Windows: `'kill'` is done by the kernel, without grace. While no bot is there, nobody watches the deadlines of a run that was kept,
-   * and how it ends is not recorded.
+   * - `'kill'`: the tree is terminated. Its grace is at most 1500 ms.
+   * - `'keep'`: the tree runs on until another bot adopts or reaps it, see {@link adopt}.
+   *
+   * Windows: with `'kill'` the kernel kills the tree at once, without grace. A kept run has no
+   * timeouts while it has no bot, and its exit is not recorded.
    */
   onOwnerExit?: 'kill' | 'keep' | undefined
   /**
-   * The root has exited by itself and descendants are alive: end them (`'kill'`, default) or let them run (`'keep'`). What has the
-   * root's stdin can still be written to then.
+   * What happens to descendants that are alive after the root process exits by itself. Default:
+   * {@link SupervisorOptions.onLeaderExit}, which is `'kill'` by default. In
+   * `spawn-owned/child_process` and `spawn-owned/register` it is `'keep'`.
+   *
+   * - `'kill'`: they are terminated.
+   * - `'keep'`: they run on. The run's stdin stays open for those that inherited it. A `kill()` of
+   *   the root process ends them: then it did not exit by itself.
    */
   onLeaderExit?: 'kill' | 'keep' | undefined
   /**
-   * What holds the tree together. A keeper always does: nobody leaves, and all are ended when the bot is gone. On Linux a cgroup of the
-   * run's own can do so, too: then nothing is lost even if bot, keeper and its helpers are killed together, whatever the processes have
-   * done to their group and environment.
+   * How the tree is contained. Default `'auto'`.
    *
-   * - `'auto'` (default): a cgroup if {@link SpawnOwnedOptions.limits} are given; otherwise a keeper alone, which starts faster.
+   * A keeper always owns the tree: no member can leave it, and the keeper terminates the tree when
+   * the bot is gone. On Linux the run can have its own cgroup as well. Then no member is lost even
+   * if the bot, the keeper and the keeper's parent are killed together, and the members have
+   * changed their process group and environment.
+   *
+   * - `'auto'`: a cgroup if {@link SpawnOwnedOptions.limits} are given. Otherwise a keeper alone,
+   *   because it starts faster.
    * - `'keeper'`: never a cgroup.
-   * - `'cgroup'`: a cgroup, or `spawnOwned` throws `ERR_OWNED_CGROUP`, which says why there is none and what to do. It takes cgroup v2, a
-   *   place in it where the bot may write and, where systemd manages it, `Delegate=yes` in the bot's unit.
+   * - `'cgroup'`: a cgroup. If none can be created, `spawnOwned` throws `ERR_OWNED_CGROUP` with the
+   *   cause and the remedy. It needs cgroup v2, a cgroup in which the bot may write, and under
+   *   systemd `Delegate=yes` in the bot's unit.
    *
-   * Windows: always a Job Object, which nobody leaves; `'cgroup'` throws.
+   * macOS: the keeper follows forks and exits. It can miss a process in rare cases, see
+   * `docs/guarantees.md`. `'cgroup'` throws.
+   *
+   * Windows: always a Job Object, which no member can leave. `'cgroup'` throws.
    */
   containment?: 'auto' | 'keeper' | 'cgroup' | undefined
   /**
-   * What the whole tree may use together. On Linux it needs a cgroup whose controllers can be enabled: if that is not to be had,
-   * `spawnOwned` throws `ERR_OWNED_CGROUP`, and nothing was started. On Windows the run's job has them.
+   * Limits for the whole tree. Default: none.
+   *
+   * On Linux they need a cgroup with the matching controllers. If that is not available,
+   * `spawnOwned` throws `ERR_OWNED_CGROUP` and starts no process. On Windows they apply to the
+   * run's Job Object. On macOS `spawnOwned` throws `ERR_OWNED_CGROUP`.
    */
   limits?: RunLimits | undefined
   /**
-   * Gives the command a terminal instead of pipes: it is 0, 1 and 2 of the command and controls its session. Everything else about
-   * the run is as with pipes. Default false.
+   * Starts the command in a terminal instead of with pipes. Default false.
    *
-   * - `stdout` is what the terminal says, `stdin` is what is typed, `stderr` is null.
-   * - Both push back: what is not read is not lost and holds the command up; what is written waits until it is read.
+   * The terminal is file descriptor 0, 1 and 2 of the command and the controlling terminal of its
+   * session. All other options work as with pipes.
+   *
+   * - `stdout` is the output of the terminal, `stdin` is its input, `stderr` is `null`.
+   * - Both streams have backpressure. Unread output is not lost: it blocks the command. Input waits
+   *   until the command reads it.
    * - `stdin.end()` types Ctrl-D. `stdin.write('\x03')` types Ctrl-C.
-   * - `stdout` ends when the tree is extinct and all output was read. Whoever destroys it hangs the terminal up.
-   * - A shell that ignores SIGTERM at its terminal is sent SIGHUP when the tree is ended, as soon as nobody but it is left.
+   * - `stdout` ends when the tree is gone and all output was read. `stdout.destroy()` hangs up the
+   *   terminal.
+   * - An interactive shell ignores SIGTERM. When the tree is terminated and only such shells are
+   *   left, they get SIGHUP.
    *
-   * `TERM` is `pty.name` if that is given, else what `env` says if that is given, else `xterm-256color`; the bot's own `TERM`,
-   * `TERMCAP`, `LINES` and `COLUMNS` are not passed on.
+   * `TERM` is `pty.name` if given, else `TERM` of `env` if given, else `xterm-256color`. The
+   * command does not inherit `TERM`, `TERMCAP`, `LINES` and `COLUMNS` of the bot.
    *
-   * Together with `stdio`, with `detached` or with `onOwnerExit: 'keep'` it is an error: nothing is started.
+   * `spawnOwned` throws and starts no process if this is combined with `stdio` (other than
+   * `'pipe'`), `detached` or `onOwnerExit: 'keep'`.
    *
-   * Windows: a pseudo-console. It draws the output anew; `stdin.end()` types nothing.
+   * Windows: a pseudo-console (ConPTY). It redraws the output, and `stdin.end()` types nothing.
    */
   pty?: boolean | PtyOptions | undefined
 }
 
-/** What a run is known by, its deadlines and its grace: what every adapter takes beside the options of what it stands in for. */
+/** Options with which stdin, stdout and stderr are pipes. */
+export type SpawnOwnedOptionsWithPipes = SpawnOwnedOptions & {
+  stdio?: 'pipe' | 'overlapped' | StdioPipe[] | undefined
+  pty?: false | undefined
+}
+
+/** Options with a `stdio` of three elements. They decide which streams are `null`. */
+export type SpawnOwnedOptionsWithStdioTuple<
+  I extends StdioNull | StdioPipe,
+  O extends StdioNull | StdioPipe,
+  E extends StdioNull | StdioPipe,
+> = SpawnOwnedOptions & { stdio: [I, O, E] }
+
+/** Options that every adapter takes in addition: ids and labels of the run, timeouts and grace. */
 export type OwnershipOptions = Pick<
   SpawnOwnedOptions,
   | 'runId'
@@ -170,249 +385,530 @@ export type OwnershipOptions = Pick<
   | 'graceMs'
 >
 
-/** A command's terminal. */
+/** Size and kind of a terminal, see {@link SpawnOwnedOptions.pty}. */
 export interface PtyOptions {
-  /** Its width in characters, 1 to 65535. Default 80. */
+  /** Width in characters, 1 to 65535. Default 80. */
   cols?: number | undefined
-  /** Its height in lines, 1 to 65535. Default 24. */
+  /** Height in lines, 1 to 65535. Default 24. */
   rows?: number | undefined
-  /** What kind of terminal it is, as terminfo names it: `TERM`, whatever `env` says. */
+  /** The value of `TERM`, a terminfo name. It overrides `env`. */
   name?: string | undefined
 }
 
-/** See {@link SpawnOwnedOptions.limits}. */
+/** Limits for all members of a run together, see {@link SpawnOwnedOptions.limits}. */
 export interface RunLimits {
   /**
-   * `memory.max`: beyond it the kernel takes memory back, and if it cannot, kills. Rounded down to whole pages by the kernel. Windows: what
-   * all of the job may have committed; beyond it allocations fail.
+   * The most memory, in bytes. Default: no limit.
+   *
+   * Linux: `memory.max`, rounded down to whole pages. At the limit the kernel reclaims memory, and
+   * kills a member if it cannot. Windows: the committed memory of the job. At the limit allocations
+   * fail.
    */
   memoryBytes?: number | undefined
-  /** `pids.max`: beyond it `fork` fails with EAGAIN. Threads count as well. Windows: processes only; beyond it none is created. */
+  /**
+   * The most processes. Default: no limit.
+   *
+   * Linux: `pids.max`, which counts threads too. At the limit `fork` fails with EAGAIN. Windows:
+   * processes only. At the limit no process can be created.
+   */
   processes?: number | undefined
 }
 
-/** A `ChildProcess` that owns its tree. `instanceof ChildProcess` holds. */
+/** A `ChildProcess` that owns its tree. `instanceof ChildProcess` is true. */
 export interface OwnedProcess extends ChildProcess {
-  /** The run's id, as given or made up. */
+  /** The id of the run: the `runId` option or a generated UUID. */
   readonly runId: string
-  /** As given to {@link spawnOwned}. */
+  /** The option of the same name of {@link spawnOwned}. */
   readonly sessionId: string | undefined
+  /** The option of the same name of {@link spawnOwned}. */
   readonly backendId: string | undefined
+  /** The option of the same name of {@link spawnOwned}. */
   readonly scopeKey: string | undefined
+  /** The metadata of the run, see {@link OwnedProcess.update}. `undefined` if there is none. */
+  readonly metadata: unknown
+  /** The option of the same name of {@link spawnOwned}. Empty if not given. */
   readonly labels: Readonly<Record<string, string>>
+  /** The state of the run now. */
   readonly state: RunState
   /**
-   * Resolves once, when no process of the tree exists any more (or what is left could not be ended, see
-   * {@link RunExit.survivors}). Never rejects.
+   * Resolves when no process of the tree exists, with the exit of the run. Never rejects.
+   *
+   * It also resolves if members could not be terminated: {@link RunExit.survivors} lists them. If
+   * the command cannot be started, it resolves after `error` was emitted, with the reason
+   * `spawn-error` and {@link RunExit.error}. So `once(child, 'error')` always settles before
+   * `wait()`.
+   *
+   * A caller that calls `wait()`, `exited` or `lines()` in the tick of {@link spawnOwned} needs no
+   * `error` listener: errors of the run are in the result. Otherwise an `error` event without a
+   * listener throws, as in Node.
    */
   wait(): Promise<RunExit>
   /**
-   * Ends the whole tree: `signal` to every member, SIGKILL after `graceMs` to what is left. Resolves as {@link wait} does.
-   * Safe to call any number of times; a second call may shorten the grace but never prolongs it.
+   * Resolves with the result of the root process as soon as it has exited, also while descendants
+   * are alive. Never rejects. {@link OwnedProcess.wait} resolves when the whole tree is gone.
+   */
+  readonly exited: Promise<RootExit>
+  /**
+   * Returns the lines of an output, as UTF-8 text without line ends (`\n` or `\r\n`).
+   *
+   * The last line needs no line end. Output that arrives before the first line is requested is not
+   * lost. The command blocks while the caller handles a line and the pipe is full. After `break`,
+   * unread output stays in the stream, and another call of `lines()` continues with the next line.
+   *
+   * Use it instead of other readers of the same stream, such as `data` listeners or `pipe`.
+   *
+   * @example
+   * ```ts
+   * import { spawnOwned } from 'spawn-owned'
+   *
+   * const agent = spawnOwned('claude', ['-p', 'fix the tests', '--output-format', 'stream-json'])
+   * for await (const line of agent.lines()) console.log(JSON.parse(line))
+   * const { ok } = await agent.wait()
+   * ```
+   *
+   * @throws `ERR_OWNED_NO_OUTPUT` if the output is not a pipe.
+   */
+  lines(options?: LinesOptions): AsyncIterable<string>
+  /**
+   * Terminates the whole tree. Resolves like {@link OwnedProcess.wait}.
+   *
+   * Every member gets `signal`. Members that are left after `graceMs` get SIGKILL. Further calls
+   * are safe: they can shorten the grace, but never extend it.
    */
   cancel(options?: CancelOptions): Promise<RunExit>
   /**
-   * Moves every deadline that the run has so many ms further: `timeoutMs` for good, `noOutputTimeoutMs` for the silence that lasts
-   * now. Returns whether there was still something to be moved: false if the run is not running any more.
+   * Extends the timeouts of the run by `ms`. Returns false if the run does not run any more.
    *
-   * @throws `ERR_OWNED_NO_DEADLINE` if it has none.
+   * `timeoutMs` is extended permanently. `noOutputTimeoutMs` is extended once: until the next
+   * output.
+   *
+   * @throws `ERR_OWNED_NO_DEADLINE` if the run has no timeout.
    */
   extendDeadline(ms: number): boolean
   /**
-   * Changes the size of the run's terminal. Whoever is in its foreground hears of it (SIGWINCH). Both 1 to 65535.
+   * Sets the timeouts of the run, from now on: arms, shortens, extends or removes them. Returns
+   * false if the run does not run any more.
    *
-   * @throws `ERR_OWNED_NO_TERMINAL` if it has none, `ERR_OWNED_TERMINAL_GONE` if the root has exited or `stdout` was destroyed.
+   * `timeoutMs` counts from this call. `noOutputTimeoutMs` counts from this call, or from later
+   * output. 0 removes a timeout. An absent one stays as it is. After this call the bot measures the
+   * timeouts of the run, so they end with the bot.
+   */
+  setDeadline(deadline: DeadlineChange): boolean
+  /**
+   * Changes labels and metadata of the run, in this object and in the registry entry.
+   *
+   * Labels are merged with the present ones. Metadata replaces the present value; `null` removes
+   * it. It is at most 4096 bytes of JSON.
+   */
+  update(changes: RunChanges): void
+  /**
+   * Changes the size of the run's terminal, each 1 to 65535. The foreground process group gets
+   * SIGWINCH.
+   *
+   * @throws `ERR_OWNED_NO_TERMINAL` if the run has no terminal, and `ERR_OWNED_TERMINAL_GONE` if
+   * the root process has exited or `stdout` was destroyed.
    */
   resize(cols: number, rows: number): void
-  /** What the whole tree uses now. All zero if there is none. */
+  /** Resolves with the resources that the tree uses now. All values are 0 if the tree is gone. */
   usage(): Promise<RunUsage>
-  /** `await using`: cancels the run and waits until its tree is gone. */
+  /** For `await using`: cancels the run, and resolves when its tree is gone. */
   [Symbol.asyncDispose](): Promise<void>
 }
 
-/** What the processes of a tree use. */
+/** New timeouts in ms, see {@link OwnedProcess.setDeadline}. 0 removes a timeout. */
+export interface DeadlineChange {
+  timeoutMs?: number | undefined
+  noOutputTimeoutMs?: number | undefined
+}
+
+/** Changes of a run, see {@link OwnedProcess.update}. */
+export interface RunChanges {
+  labels?: Record<string, string> | undefined
+  metadata?: unknown
+}
+
+/** How the root process of a run ended. */
+export interface RootExit {
+  /** The exit code. `null` if a signal killed the process, or if it is not known. */
+  exitCode: number | null
+  /** The signal that killed the process, else `null`. */
+  signal: NodeJS.Signals | null
+  /** Why the command could not be started, if it could not. */
+  error?: StartError
+}
+
+/** Options of {@link OwnedProcess.lines}. */
+export interface LinesOptions {
+  /** Which output. Default `stdout`. `both`: the lines of both, in the order in which they arrive. */
+  stream?: 'stdout' | 'stderr' | 'both' | undefined
+}
+
+/** The resources that the processes of a tree use. */
 export interface RunUsage {
-  /** How many are alive. */
+  /** The number of living processes. */
   processes: number
-  /** User and system time since the run's start, including that of processes which are gone. */
+  /** User and system CPU time in ms since the start of the run, including exited processes. */
   cpuMs: number
-  /** Resident memory of the living ones. What several of them share is counted for each. */
+  /** Resident memory of the living processes, in bytes. Shared memory counts once per process. */
   rssBytes: number
 }
 
-/** What `spawnOwned` returns when all three standard streams are pipes. */
+/** The result of `spawnOwned` when stdin, stdout and stderr are pipes. */
 export type OwnedProcessWithStreams = OwnedProcess & ChildProcessWithoutNullStreams
 
 /** An {@link OwnedProcess} with the given streams. */
 export type OwnedProcessByStdio<
-  I extends import('node:stream').Writable | null,
-  O extends import('node:stream').Readable | null,
-  E extends import('node:stream').Readable | null,
+  I extends Writable | null,
+  O extends Readable | null,
+  E extends Readable | null,
 > = OwnedProcess & ChildProcessByStdio<I, O, E>
 
-/** What `spawnOwned` returns for a command with a terminal. */
-export type OwnedTerminal = OwnedProcessByStdio<
-  import('node:stream').Writable,
-  import('node:stream').Readable,
-  null
->
+/** The result of `spawnOwned` with the `pty` option. */
+export type OwnedTerminal = OwnedProcessByStdio<Writable, Readable, null>
 
 /**
- * `starting` until the command runs, `running` until its end begins, `exiting` while the tree is being ended, `exited` when
- * it is extinct.
+ * The state of a run.
+ *
+ * - `starting`: the command does not run yet.
+ * - `running`: the command runs.
+ * - `exiting`: the tree is being terminated.
+ * - `exited`: the tree is gone.
  */
 export type RunState = 'starting' | 'running' | 'exiting' | 'exited'
 
 /** Why a run ended. */
 export type TerminationReason =
-  /** The root exited by itself, with a code. */
+  /** The root process exited by itself, with an exit code. */
   | 'exit'
-  /** A signal ended the root, and it was not sent by ending the run. */
+  /** A signal killed the root process, and spawn-owned did not send it. */
   | 'signal'
+  /** A caller cancelled the run. */
   | 'manual-cancel'
+  /** The run reached `timeoutMs`. */
   | 'overall-timeout'
+  /** The run reached `noOutputTimeoutMs`. */
   | 'no-output-timeout'
   /** The command could not be started. */
   | 'spawn-error'
-  /** The root ended by itself, but a descendant had left its session and lived on. It was ended too. Not on Windows: nobody leaves a job. */
+  /**
+   * The root process ended by itself, but a living descendant had left its session. That descendant
+   * was terminated as well. Never on Windows, because no process can leave a Job Object.
+   */
   | 'ownership-escape'
-  /** The bot had gone. */
+  /** The bot had exited or was killed. */
   | 'owner-exit'
+  /** {@link shutdown} terminated the run. */
   | 'shutdown'
-  /** The keeper was killed; what could be proven to belong to the run was ended from outside. */
+  /** The keeper was killed. Processes with a proven identity were terminated without it. */
   | 'lost'
 
-/** How a run ended, in one piece. */
+/** How a run ended. */
 export interface RunExit {
+  /** The id of the run. */
   runId: string
+  /** Why the run ended. */
   reason: TerminationReason
-  /** The root's exit code; `null` if a signal ended it, or if it is not known. */
+  /**
+   * Whether the root process exited by itself with code 0, whatever it left behind. False for a run
+   * that a cancel or a timeout ended.
+   */
+  ok: boolean
+  /** The exit code of the root process. `null` if a signal killed it, or if it is not known. */
   exitCode: number | null
+  /** The signal that killed the root process, else `null`. */
   signal: NodeJS.Signals | null
-  /** From the start of the command until the tree was extinct. */
+  /** Time in ms from the start of the command until the tree was gone. */
   durationMs: number
-  /** A deadline has ended it, overall or for silence. */
+  /** Whether a timeout ended the run: `timeoutMs` or `noOutputTimeoutMs`. */
   timedOut: boolean
+  /** Whether `noOutputTimeoutMs` ended the run. */
   noOutputTimedOut: boolean
-  /** One sentence for people, such as `turn timed out after 30s`. */
+  /** The exit in one sentence for humans, such as `turn timed out after 30s`. */
   message: string
-  /** Descendants that had left the session when the root ended by itself, and were ended by us. */
+  /**
+   * Why the command could not be started. Only with the reason `spawn-error`, and in a
+   * {@link RunResult} whose {@link RunOptions.input} failed.
+   */
+  error?: StartError
+  /**
+   * Descendants that were alive when the root process had exited by itself, and were terminated.
+   * Empty if the run ended for another reason.
+   */
+  leftovers: ProcessInfo[]
+  /** The {@link RunExit.leftovers} that had left the session of the root process. */
   escaped: ProcessInfo[]
-  /** What could not be ended, each with the reason. Empty: verified, nothing of the tree exists. */
+  /**
+   * Processes that could not be terminated, each with the cause. Empty means: verified, no process
+   * of the tree exists.
+   */
   survivors: ProcessInfo[]
+  /** How many processes each list omits. Only present if a list would exceed 1,024 processes. */
+  unlisted?: Unlisted
+}
+
+/** How many processes each list of a {@link RunExit} omits. */
+export interface Unlisted {
+  leftovers: number
+  escaped: number
+  survivors: number
+}
+
+/**
+ * The properties of the `error` event of a command that could not be started, as a plain object.
+ */
+export interface StartError {
+  /** `ENOENT`, `EACCES` … or `ERR_OWNED_…`. */
+  code: string
+  message: string
+  /** As in Node, like the next three. Present if the operating system refused the command. */
+  errno?: number
+  syscall?: string
+  path?: string
+  spawnargs?: readonly string[]
 }
 
 /** A process in a report. */
 export interface ProcessInfo {
   pid: number
-  /** Names this process and no later one with the same number, see {@link isSameProcess}. */
+  /** The identity of the process. It never matches a later process with the same PID. */
   startToken: string
-  /** Its name as the kernel knows it. */
+  /** The name of the process in the kernel. */
   command: string
-  /** Why it is in the report. */
+  /** Why the process is in the report. */
   why: string
 }
 
-// ---- cancelling -----------------------------------------------------------------------------------------------------
+// ---- cancelling ---------------------------------------------------------------------------------
 
 /**
- * Ends runs by id, by process or by filter, and resolves when their trees are gone.
+ * Terminates runs by id, by process or by filter. Resolves when their trees are gone.
  *
- * Looks at the caller's own runs and at every run and registered process in the registry, whichever bot it belongs to and
- * whether or not that bot lives. The owner of a run hears of it: its `wait()` resolves with the reason that was asked for.
+ * It searches the caller's own runs and the registry. The registry has the runs and registered
+ * processes of all bots, alive or dead. The owner of a cancelled run gets the result too: its
+ * `wait()` resolves with the given reason.
  *
- * A filter without a criterion (`{}`, `{ labels: {} }`) rejects with `ERR_OWNED_EMPTY_FILTER`: it never means "everything".
- * If nothing at all could be done (another user's processes, say) it rejects with `ERR_OWNED_CANCEL_FAILED`; if a part
- * could not, that part is in the `survivors` of its exit.
+ * A filter without a criterion (`{}`, `{ labels: {} }`) rejects with `ERR_OWNED_EMPTY_FILTER`. It
+ * never means "all runs". If no process could be terminated, for example because all belong to
+ * another user, it rejects with `ERR_OWNED_CANCEL_FAILED`. If only some could not, the `survivors`
+ * of their exits list them.
  */
 export function cancel(target: RunTarget, options?: CancelOptions): Promise<CancelResult>
 
-/** A run id, a process, or all runs that match every criterion of a filter. */
-export type RunTarget = string | OwnedProcess | AdoptedRun | RunFilter
+/**
+ * A run id, a process, or a filter for several runs.
+ *
+ * A `ChildProcess` selects the registry entry of exactly that process, never the entry of a later
+ * process with the same PID. After the process has exited, its entry is only found if it was
+ * registered with {@link RegisterEntry.process}. Otherwise `cancel` resolves with `already-exited`
+ * and sends no signal. To terminate the rest of its process group, pass the run id.
+ */
+export type RunTarget = string | OwnedProcess | AdoptedRun | ChildProcess | RunFilter
 
-/** Every criterion that is given must match. Anything else is an error. */
+/** Selects the runs that match all given criteria. An unknown key is an error. */
 export interface RunFilter {
+  /** The id of the run. */
   runId?: string | undefined
+  /** The {@link SpawnOwnedOptions.sessionId} of the run. */
   sessionId?: string | undefined
+  /** The {@link SpawnOwnedOptions.scopeKey} of the run. */
   scopeKey?: string | undefined
-  /** That of the root, or of the registered process. */
+  /**
+   * The PID of the root process or of the registered process.
+   *
+   * {@link cancel} and {@link unregisterProcess} skip a run if another process has this PID now.
+   * Use `runId` to select such a run.
+   */
   pid?: number | undefined
-  /** Runs that have all of these labels. */
+  /** The run has all of these labels. */
   labels?: Record<string, string> | undefined
 }
 
+/** How {@link cancel} terminates a run. */
 export interface CancelOptions {
-  /** Default: the run's own `graceMs`. */
+  /** Time in ms between the first signal and SIGKILL. Default: the `graceMs` of the run. */
   graceMs?: number | undefined
-  /** The first signal. Default SIGTERM. SIGKILL skips the grace. Windows: whichever it is, Ctrl+Break, and this is what is told. */
+  /**
+   * The first signal. Default SIGTERM. SIGKILL skips the grace.
+   *
+   * Windows: the first signal is always Ctrl+Break, and the exit reports the signal given here.
+   */
   signal?: NodeJS.Signals | undefined
-  /** What {@link RunExit.reason} is to say. Default `manual-cancel`. */
+  /** The value for {@link RunExit.reason}. Default `manual-cancel`. */
   reason?: TerminationReason | undefined
 }
 
+/** What {@link cancel} did. */
 export interface CancelResult {
   /**
-   * `cancelled`: at least one run was ended by a cancel. `already-exited`: the roots had exited by themselves before the cancel
-   * could reach them. `not-found`: nothing matches, and nothing was touched.
+   * - `cancelled`: the cancel ended at least one run.
+   * - `already-exited`: the root processes had exited before the cancel reached them.
+   * - `not-found`: no run matches. No process was signalled.
    */
   outcome: 'cancelled' | 'already-exited' | 'not-found'
-  /** One for each run that was meant: those that live or, if none does, those that are known to have ended. */
+  /** The exits of the matching live runs. If none is alive: of the runs known to have ended. */
   exits: RunExit[]
 }
 
-// ---- the registry ---------------------------------------------------------------------------------------------------
+// ---- the registry -------------------------------------------------------------------------------
 
 /**
- * Enters a process that was started by other means into the registry, so that it can be cancelled, and is reaped if this bot
- * dies. Its identity, and the group it is really in, are captured now; hence synchronous.
+ * Adds a process that was not started by {@link spawnOwned} to the registry.
  *
- * Ending it ends its group if it leads one, and otherwise the process and its descendants. The entry goes when the process
- * has ended, or with {@link unregisterProcess}.
+ * Then {@link cancel} can terminate it, and another bot reaps it if this bot dies. The call is
+ * synchronous, because it captures the identity and the process group of the process now.
  *
- * Windows: it is put into a Job Object; what it starts from then on is ended with it.
+ * If the process leads its process group, a cancel terminates the group. Otherwise it terminates
+ * the process and its descendants. The entry is removed when the process has ended, or by
+ * {@link unregisterProcess}.
  *
- * @throws if there is no such process, if it is one that must never be signalled (PID 1, this process, its
- * ancestors), if the run id is in use, or if the registry cannot be written: then no entry is left.
+ * Windows: the process is put into a Job Object. Processes that it starts afterwards are terminated
+ * with it.
+ *
+ * A bot may register itself (`pid: process.pid`). Then other bots find it. It never signals itself:
+ * its own {@link cancel} rejects, and {@link shutdown} leaves it alone.
+ *
+ * @throws If there is no such process, if it must never be signalled (PID 1, or an ancestor of this
+ * process), if the run id is in use, or if the registry cannot be written. Then the registry
+ * contains no entry.
  */
 export function registerProcess(entry: RegisterEntry): RunRecord
 
-/** A process that was started by other means. */
+/** A process for {@link registerProcess}. */
 export interface RegisterEntry {
+  /** The PID of the process. */
   pid: number
-  /** As in {@link SpawnOwnedOptions}, like all that follow. */
+  /**
+   * The handle of the process, if `child_process` started it.
+   *
+   * With it, {@link cancel} and {@link unregisterProcess} find the entry by this handle even after
+   * the process has exited and another process has its PID.
+   */
+  process?: ChildProcess | undefined
+  /**
+   * The result of {@link captureStartToken} for the process. If another process has the PID now,
+   * `registerProcess` throws.
+   */
+  startToken?: string | undefined
+  /** As in {@link SpawnOwnedOptions}, like the options below. */
   runId?: string | undefined
   sessionId?: string | undefined
   backendId?: string | undefined
   scopeKey?: string | undefined
   labels?: Record<string, string> | undefined
-  /** Default: the process's name as the kernel knows it. A command line may hold secrets. */
+  /**
+   * The text that the registry shows. Default: the name of the process in the kernel, because a
+   * command line can contain secrets.
+   */
   commandPreview?: string | undefined
+  /** Time in ms between the first signal and SIGKILL. Default: that of the supervisor. */
   graceMs?: number | undefined
+  /**
+   * Terminate the process after this time in ms, from now on. 0 means no timeout. Default 0.
+   *
+   * The process has no keeper, so the bot measures the time: a timeout ends with the bot. The
+   * reason of the exit is `overall-timeout`.
+   */
+  timeoutMs?: number | undefined
 }
 
 /**
- * Removes the entries of processes that this process has registered; they live on. Returns whether there were any.
+ * Removes the entries of processes that this process registered. Returns whether there were any.
  *
- * @throws `ERR_OWNED_STILL_OWNED` if the target is, or includes, a run that this process has started with {@link spawnOwned}:
- * its entry goes when it ends. Nothing was removed then.
+ * The processes are not signalled.
+ *
+ * @throws `ERR_OWNED_STILL_OWNED` if the target is or includes a run that this process started with
+ * {@link spawnOwned}. The entry of such a run is removed when it ends. Then no entry was removed.
  */
 export function unregisterProcess(target: RunTarget): boolean
 
-/** Every live run in the registry, whichever bot it belongs to, oldest first. Without a filter, or with `{}`: all of them. */
+/**
+ * Returns the live runs in the registry, of all bots, oldest first.
+ *
+ * Without a filter, or with `{}`, it returns all live runs. A run whose exit is recorded in the
+ * registry is left out. If the bot and the keeper of a run were killed, the run stays in the list
+ * until {@link reapOrphans} removes it. Its `state` is the state now: `exited` if no process that
+ * the entry names is alive.
+ *
+ * If a part of the registry cannot be read, runs can be missing. Then a {@link RegistryEvent} of
+ * kind `unreadable` is emitted before this function returns.
+ */
 export function list(filter?: RunFilter): RunRecord[]
 
 /**
- * The same with what there is of each right now: who answers for it, and every living process of its tree. Looks at all processes of the
- * system once, off the event loop.
+ * Resolves with the same runs as {@link list}, each with its owner's state and living processes.
+ *
+ * The work is done on a native thread. It follows the descendants of each keeper. It scans all
+ * processes only for a run without a keeper.
  */
-export function survey(filter?: RunFilter): Promise<SurveyedRun[]>
+export function survey(options?: SurveyOptions): Promise<SurveyedRun[]>
 
-/** A run, and what was seen of it. */
+/** Which runs {@link survey} returns, and in which form. */
+export interface SurveyOptions extends RunFilter {
+  /**
+   * Return the processes as trees: {@link SurveyedRun.members} then has those whose parent is not a
+   * member, and each process has its {@link SurveyedProcess.children}. Default false: a flat list.
+   */
+  tree?: boolean | undefined
+}
+
+/**
+ * Resolves with the runs that have ended, of all bots of the registry, oldest first.
+ *
+ * The bot writes one line of JSON per run to a file beside the registry, not on the event loop. At
+ * most 1,000 runs of the last seven days are returned. It includes runs that ended without a bot,
+ * and runs that {@link reapOrphans} terminated. It does not include commands that could not be
+ * started.
+ */
+export function history(filter?: HistoryFilter): Promise<EndedRun[]>
+
+/** Which ended runs {@link history} returns. Default: all. */
+export interface HistoryFilter extends RunFilter {
+  /** Only runs that ended less than this many ms ago. */
+  sinceMs?: number | undefined
+  /** Only the latest runs, at most this many. */
+  limit?: number | undefined
+}
+
+/** How a run ended, see {@link history}. */
+export interface EndedRun {
+  readonly runId: string
+  /** The PID that the root process had. */
+  readonly pid: number
+  /** The PID of the owner. */
+  readonly botPid: number
+  readonly commandPreview: string
+  readonly sessionId: string | null
+  readonly scopeKey?: string
+  readonly backendId?: string
+  readonly service?: string
+  readonly labels?: Readonly<Record<string, string>>
+  /** When the run was started. */
+  readonly startedAt: number
+  /** When its tree was gone. */
+  readonly endedAtMs: number
+  /** As in {@link RunExit}, like the next five. */
+  readonly reason: TerminationReason
+  readonly ok: boolean
+  readonly exitCode: number | null
+  readonly signal: NodeJS.Signals | null
+  readonly durationMs: number
+  readonly message: string
+  /** How many processes outlived the root process and were terminated. */
+  readonly leftovers: number
+  /** How many processes could not be terminated. */
+  readonly survivors: number
+}
+
+/** A run with the state of its owner and its living processes. */
 export interface SurveyedRun {
+  /** The registry entry. */
   readonly record: RunRecord
-  /** `unknown`: it cannot be judged from here, for instance because it is in another container. */
+  /**
+   * The owner of the run: this process, another living process, or a dead one. `unknown`: its state
+   * cannot be read from here, for example because it is in another container.
+   */
   readonly owner: 'me' | 'alive' | 'dead' | 'unknown'
-  /** Oldest first. */
+  /** The living processes, oldest first. */
   readonly members: readonly SurveyedProcess[]
 }
 
@@ -420,80 +916,126 @@ export interface SurveyedRun {
 export interface SurveyedProcess {
   readonly pid: number
   readonly ppid: number
+  /** The identity of the process, see {@link captureStartToken}. */
   readonly startToken: string
-  /** The command's name as the kernel knows it. */
+  /** The name of the process in the kernel. */
   readonly command: string
+  /** Time in ms since the process was started. */
   readonly ageMs: number
-  /** User and system time. */
+  /** User and system CPU time in ms. */
   readonly cpuMs: number
+  /** Resident memory in bytes. */
   readonly rssBytes: number
-  /** It has left the run's session; it is ended with the run all the same. */
+  /** Whether the process has left the session of the run. It is still terminated with the run. */
   readonly escaped: boolean
+  /** The members that it started, oldest first. Only with {@link SurveyOptions.tree}. */
+  readonly children?: readonly SurveyedProcess[]
 }
 
-/** An entry of the registry: a run or a registered process. Frozen. */
+/** A registry entry: a run or a registered process. The object is frozen. */
 export interface RunRecord {
-  /** The root's, or that of the registered process. */
+  /** The PID of the root process or of the registered process. */
   readonly pid: number
-  /** When it was started; for a registered process, when that was. */
+  /** When the run was started. For a registered process: when that process was started. */
   readonly startedAt: number
+  /** The {@link SpawnOwnedOptions.sessionId}, or `null`. */
   readonly sessionId: string | null
-  /** The owner's. */
+  /** The PID of the owner. */
   readonly botPid: number
-  /** At most 120 characters, without values of the environment. */
+  /** At most 120 characters. Never contains values of environment variables. */
   readonly commandPreview: string
+  /** The id of the run. */
   readonly runId: string
-  /** `exited`: ended while it had no owner, see {@link RunRecord.exit}. */
+  /**
+   * The state of the run. `exited`: it ended while it had no owner. {@link RunRecord.exit} says
+   * how, if its keeper could record it.
+   */
   readonly state: RunState
-  /** The root's identity. `null`: an entry of another program, whose process can only be told by its age. */
+  /**
+   * The identity of the root process. `null` for an entry that another program wrote: its process
+   * can only be recognised by its age.
+   */
   readonly startToken: string | null
-  /** The owner's identity. */
+  /** The identity of the owner. */
   readonly botStartToken: string | null
-  /** The owner's {@link Supervisor.instanceId}. */
+  /** The {@link Supervisor.instanceId} of the owner. */
   readonly ownerInstanceId: string | null
-  /** Until then an owner counts as alive of whom that cannot be found out. */
+  /**
+   * When the owner's lease expires. Until then an owner whose state cannot be read counts as alive.
+   */
   readonly leaseExpiresAtMs: number | null
-  /** The process group the root is in; it is the run's only if it equals `pid`. `null` on Windows, and for a group of another PID namespace. */
+  /**
+   * The process group of the root process. It belongs to the run only if it equals `pid`. `null` on
+   * Windows, and if the group is in another PID namespace.
+   */
   readonly pgid: number | null
   /**
-   * What holds the tree together: a keeper (a run of {@link spawnOwned}: nobody leaves), a keeper and a cgroup, the group that a
-   * registered process leads, or just the registered process and its descendants. On Windows a Job Object: nobody leaves.
+   * How the tree is contained.
+   *
+   * - `keeper`: a keeper. No member can leave.
+   * - `cgroup`: a keeper and a cgroup.
+   * - `group`: a registered process and the process group that it leads.
+   * - `process`: a registered process and its descendants.
+   * - `job`: a Job Object (Windows). No member can leave.
    */
   readonly containment: 'keeper' | 'cgroup' | 'group' | 'process' | 'job'
-  /** The run's keeper, and the socket at which it can be asked. On Windows the bot, and its named pipe. */
+  /**
+   * The identity of the run's keeper, and the socket on which it accepts control clients. On
+   * Windows the identity of the bot, and its named pipe.
+   */
   readonly keeper?: { readonly startToken: string; readonly address: string }
+  /**
+   * The secret key of the run. A process belongs to the run if `~` and this key are one element of
+   * its `SPAWN_OWNED_RUN`, and the process is not older than the root process. Absent for
+   * registered processes and in entries of older versions.
+   */
+  readonly cookieKey?: string
   /** The directory of the run's cgroup. */
   readonly cgroup?: string
-  /** The name of the run's Job Object, if it is to be found by another bot. */
+  /** The name of the run's Job Object, if another bot must be able to open it. Windows only. */
   readonly job?: string
-  /** On Windows, of a run that may outlive its bot: what whoever adopts it has to know. The deadline counts from `startedAt`. */
+  /**
+   * The rules that the next owner of a kept run needs. Windows only. `timeout.afterMs` counts from
+   * `startedAt`.
+   */
   readonly rules?: {
     readonly onLeaderExit: 'kill' | 'keep'
     readonly timeout?: { readonly afterMs: number; readonly signal: number }
   }
   readonly backendId?: string
   readonly scopeKey?: string
-  /** The name of the service that it is, see {@link ensureService}. */
+  /** The name of the service, if the run is one, see {@link ensureService}. */
   readonly service?: string
-  /** Left out if there are none. */
+  /** The labels. Absent if there are none. */
   readonly labels?: Readonly<Record<string, string>>
+  /** The {@link SpawnOwnedOptions.metadata}. Absent if there is none. */
+  readonly metadata?: unknown
+  /** Time in ms between the first signal and SIGKILL. */
   readonly graceMs: number
+  /** Always `keep` for a registered process, because it has no keeper. */
   readonly onOwnerExit: 'kill' | 'keep'
+  /** When the entry was created. */
   readonly createdAtMs: number
+  /** When the entry was last changed. */
   readonly updatedAtMs: number
+  /** When the bot last read output of the run. `null` if it never has. */
   readonly lastOutputAtMs: number | null
-  /** Start tokens of processes in a registered process's group, seen while it lived: they vouch for the group later. On Windows those of a kept run. */
+  /**
+   * Start tokens of other processes in the group of a registered process, captured while it lived.
+   * They prove later that the group is still the same. On Windows: the members of a kept run.
+   */
   readonly members?: readonly string[]
-  /** How it ended, if it had no owner then. */
+  /** How the run ended, if it had no owner then. */
   readonly exit?: RecordedExit
 }
 
-/** What a keeper has written down about the end of a run without an owner. */
+/** The exit of a run without an owner, as its keeper recorded it. */
 export interface RecordedExit {
+  /** When the tree was gone. */
   readonly atMs: number
   /** As in {@link RunExit}. */
   readonly reason: TerminationReason
-  /** What ended it. */
+  /** What ended the run. */
   readonly ending:
     | 'root-exit'
     | 'cancel'
@@ -502,268 +1044,378 @@ export interface RecordedExit {
     | 'owner-exit'
     | 'shutdown'
     | 'lost'
-  /** The limit of the deadline that has. */
+  /** The value of the timeout in ms, if a timeout ended the run. */
   readonly limitMs?: number
+  /** As in {@link RunExit}. */
   readonly exitCode: number | null
-  /** The number of the signal that ended the root. */
+  /** The number of the signal that killed the root process, else `null`. */
   readonly signal: number | null
-  /** How many processes could not be ended. */
+  /** How many processes could not be terminated. */
   readonly survivors: number
 }
 
-// ---- reaping --------------------------------------------------------------------------------------------------------
+// ---- reaping ------------------------------------------------------------------------------------
 
 /**
- * Ends what bots that are gone have left behind, and only that: every entry of the registry is looked at, and nothing else is.
- * To be called when a bot starts.
+ * Terminates the runs of dead bots. Call it when a bot starts.
  *
- * An entry whose owner lives is left alone. One whose processes are dead is dropped. A process that is not, or cannot be
- * proven to be, the recorded one (its PID was reused, it is another namespace's) is skipped. What remains is ended, or what
- * `policy` says. Of several bots that reap at the same time one gets each entry.
+ * It decides about every entry of the registry, and looks at no other process:
  *
- * @param botPid - The caller. Default `process.pid`; recognised by its start token too, so that a bot that has the same
- * PID as the one before (in a container) is another one.
+ * - The owner is alive: the entry is left alone.
+ * - All processes of the entry are dead: the entry is dropped.
+ * - The process is not the recorded one, or that cannot be proven: it is skipped. Examples: its PID
+ *   was reused, or it is in another PID namespace.
+ * - Otherwise: `policy` decides. By default the tree is terminated.
+ *
+ * If several bots reap at the same time, each entry is handled by one of them.
+ *
+ * @param botPid - The PID of the caller. Default `process.pid`. The start token is compared too, so
+ * a new bot with the PID of its predecessor (in a container) is a different bot.
  */
 export function reapOrphans(botPid?: number, options?: ReapOptions): Promise<ReapReport>
 export function reapOrphans(options: ReapOptions): Promise<ReapReport>
 
+/** Options of {@link reapOrphans}. */
 export interface ReapOptions {
-  /** Say what would be done, and change nothing, on disk or alive. Default false. */
+  /** Only report the decisions: send no signal and change no file. Default false. */
   dryRun?: boolean | undefined
-  /** Default: each entry's own. */
+  /** Time in ms between SIGTERM and SIGKILL. Default: the `graceMs` of each entry. */
   graceMs?: number | undefined
   /**
-   * What becomes of runs that would be ended. `'terminate'` (default), `'adopt'` (see {@link adopt}), or a function that
-   * is asked for each of them, synchronously and before anything is touched; if it throws, nothing is.
+   * What happens to orphans. Default `'terminate'`. For `'adopt'` see {@link adopt}.
+   *
+   * A function is called for each orphan, synchronously and before any signal is sent. If it
+   * throws, no signal is sent and no entry changes.
    */
   policy?: 'terminate' | 'adopt' | ((record: RunRecord) => 'terminate' | 'adopt' | 'leave') | undefined
-  /** Also take runs whose owner is alive but has not renewed its lease in time (stopped, asleep). Default false. */
+  /**
+   * Also take runs whose owner is alive but did not renew its lease in time, because it was stopped
+   * or the machine slept. Default false.
+   */
   stealFromLive?: boolean | undefined
 }
 
 /**
- * What was found and done. An entry is in at most one of the lists; those of live bots, and those that another bot was
- * faster to take, are in none. All are in `decisions`.
+ * What {@link reapOrphans} found and did.
+ *
+ * `decisions` contains every entry. Each entry is in at most one of the other lists. Entries of
+ * living bots, and entries that another bot claimed first, are in none of them.
  */
 export interface ReapReport {
-  /** Roots of the trees that were ended here, each once. Empty in a dry run. */
+  /** PIDs of the root processes whose trees were terminated, each once. Empty in a dry run. */
   killed: number[]
-  /** Of entries whose processes were gone. In a dry run too. */
+  /** The entries of the trees that were terminated. Empty in a dry run. */
+  ended: RunRecord[]
+  /** PIDs of entries whose processes were gone. In a dry run too. */
   alreadyDead: number[]
   /**
-   * Left alone although its bot is gone: the PID is somebody else's now, identity cannot be proven, the process must not be
-   * signalled, or the policy said so. In a dry run too.
+   * Orphans that were left alone, also in a dry run. Possible reasons: another process has the PID
+   * now, the identity cannot be proven, the process must not be signalled, or the policy said so.
    */
   skipped: { pid: number; reason: string }[]
+  /** Orphans that could not be terminated or adopted. */
   failed: { pid: number; error: string }[]
-  /** Now ours; {@link adopt} gives their handles. */
+  /** Runs that this bot owns now. {@link adopt} returns their handles. */
   adopted: RunRecord[]
-  /** One for each entry that was looked at. */
+  /** One decision for each entry. */
   decisions: ReapDecision[]
+  /** Present if a part of the registry could not be read. Then orphans can be missing here. */
+  registryProblem?: RegistryProblem
 }
 
-/** What was decided about an entry, why, and what came of it. */
+/** Why a part of a registry could not be read. An empty or missing registry is not a problem. */
+export interface RegistryProblem {
+  /** As in {@link RegistryEvent}: `unreadable`. */
+  kind: string
+  /** For humans: what is wrong, and what to do. */
+  message: string
+  /** The file that cannot be read: the registry or its journal. */
+  path: string
+}
+
+/** The decision about one registry entry, its reason and its outcome. */
 export interface ReapDecision {
+  /** The id of the run. */
   runId: string
+  /** The PID in the entry. */
   pid: number
-  /** `drop-reused`: the entry's process is gone, and a stranger has its number. The stranger is left alone. */
+  /**
+   * `drop-reused`: the recorded process is gone, and another process has its PID. That process is
+   * not signalled.
+   */
   decision: 'leave' | 'drop' | 'drop-reused' | 'skip' | 'end' | 'adopt'
   /**
-   * `planned`: a dry run, nothing was done. `taken`: another bot was faster. `already-dead`: the entry was dropped, because
-   * there was nothing, or by then nothing any more, to be ended.
+   * What happened. `planned`: dry run, nothing changed. `taken`: another bot claimed the entry
+   * first. `already-dead`: the entry was dropped, because no process was left to terminate.
    */
   outcome: 'planned' | 'left' | 'skipped' | 'already-dead' | 'ended' | 'adopted' | 'taken' | 'failed'
+  /** Whether this was a dry run. */
   dryRun: boolean
-  /** Whether the policy has changed what would have been `end`. */
+  /** Whether the policy replaced the decision `end` by another one. */
   byPolicy: boolean
-  /** For people. */
+  /** The reason, for humans. */
   reason: string
-  /** Why it failed; or that it is over, and could not be removed from the registry yet. */
+  /** Why it failed. Or: the run has ended, but its entry could not be removed yet. */
   error?: string
-  /** What was known: the state of owner, lease, root, group, keeper …, a word each. */
+  /**
+   * The facts behind the decision, one word each: the state of owner, lease, root, group, keeper …
+   */
   facts: Readonly<Record<string, string>>
+  /** The entry. */
   record: RunRecord
 }
 
-// ---- orphans and suspects -------------------------------------------------------------------------------------------
+// ---- orphans and suspects -----------------------------------------------------------------------
 
 /**
- * Looks for orphans, and changes nothing. *Confirmed* ones are in the registry, and proven: what {@link reapOrphans} would end.
- * *Suspected* ones are not: a process of this user whose name matches a pattern **and** which works in the project's directory or
- * descends from a bot that is alive. Runs of other registries, bots, we and those above us are never suspects.
+ * Searches for orphans. It sends no signal and changes no file.
+ *
+ * - *Confirmed* orphans are in the registry, with a proven identity. {@link reapOrphans} would
+ *   terminate them.
+ * - *Suspects* are in no registry. They are processes of this user whose name matches a pattern
+ *   **and** that either work in the project directory or descend from a living bot.
+ *
+ * Never suspects: members of runs of any registry, bots, this process and its ancestors.
  */
 export function findOrphans(options?: FindOrphansOptions): Promise<OrphanFindings>
 
-/** What makes a process suspicious. */
+/** Which processes are suspects. */
 export interface SuspectOptions {
   /**
-   * What the name of a process must be; `*` stands for anything. Its program and, if that runs others (`node`, `npx`, `python` …), the
-   * script or package are names; other arguments are not. A string is compared without regard to case, a regular expression is
-   * tested on each name. Default {@link suspectPatterns}.
+   * Patterns for the name of a process. Default {@link suspectPatterns}.
+   *
+   * Names of a process are its program and, for an interpreter or runner (`node`, `npx`, `python`
+   * …), the script or package. Other arguments are not names. A string must match the whole name;
+   * `*` matches any text, and case is ignored. A regular expression is tested on each name.
    */
   patterns?: readonly (string | RegExp)[] | undefined
   /**
-   * The project's directory. Default: the current one, unless that is the root of the file system. On Windows nobody can see where
-   * others work: only who descends from a bot is suspected there.
+   * The project directory. Default: the current directory, unless it is the root of the file
+   * system.
+   *
+   * Windows: the working directory of other processes cannot be read. So only descendants of a bot
+   * are suspects.
    */
   projectDir?: string | undefined
 }
 
+/** Options of {@link findOrphans}. */
 export interface FindOrphansOptions extends SuspectOptions {
-  /** Whether to look for suspects at all. Default true. */
+  /** Whether to search for suspects. Default true. */
   suspects?: boolean | undefined
 }
 
+/** The result of {@link findOrphans}. */
 export interface OrphanFindings {
+  /** Orphans that {@link reapOrphans} would terminate. */
   confirmed: ReapDecision[]
+  /** Processes that may be orphans. */
   suspected: Suspect[]
+  /** Present if a part of the registry could not be read. Then orphans can be missing here. */
+  registryProblem?: RegistryProblem
 }
 
-/** A process that may be an orphan. Nothing proves it. */
+/** A process that may be an orphan, without proof. */
 export interface Suspect {
   pid: number
-  /** Names it once and for all, see {@link captureStartToken}. */
+  /** The identity of the process, see {@link captureStartToken}. */
   startToken: string
-  /** Its command line, at most 120 characters. */
+  /** The command line, at most 120 characters. */
   command: string
+  /** Time in ms since the process was started. */
   ageMs: number
   ppid: number
-  /** Where it works; `null` if that cannot be found out. */
+  /** The working directory. `null` if it cannot be read. */
   cwd: string | null
-  /** The one that its name matches. */
+  /** The pattern that matches. */
   pattern: string
-  /** For people: `matches "claude" and runs in /project`. */
+  /** For humans, for example `matches "claude" and runs in /project`. */
   reason: string
 }
 
 /**
- * Ends orphans: those that {@link reapOrphans} would end and, only with `force`, suspects. Each suspect is looked at once more, and
- * named by its identity at every signal.
+ * Terminates confirmed orphans and, only with `force`, suspects.
+ *
+ * Confirmed orphans are those of {@link reapOrphans}. Each suspect is checked again before it is
+ * terminated, and its identity is checked before every signal.
  */
 export function endOrphans(options?: EndOrphansOptions): Promise<OrphanReport>
 
+/** Options of {@link endOrphans}. */
 export interface EndOrphansOptions extends SuspectOptions {
-  /** Say what would be done, and change nothing, on disk or alive. Default false. */
+  /** Only report the decisions: send no signal and change no file. Default false. */
   dryRun?: boolean | undefined
-  /** End suspects, too. Default false: they are only reported. */
+  /** Also terminate suspects. Default false: suspects are only reported. */
   force?: boolean | undefined
-  /** Leave those that were started less than this long ago. Default 0. */
+  /** Leave processes alone that were started less than this many ms ago. Default 0. */
   olderThanMs?: number | undefined
-  /** Time between SIGTERM and SIGKILL. Default: each entry's own, and the supervisor's for suspects. */
+  /**
+   * Time in ms between SIGTERM and SIGKILL. Default: the `graceMs` of each entry, and for suspects
+   * that of the supervisor.
+   */
   graceMs?: number | undefined
 }
 
+/** The result of {@link endOrphans}. */
 export interface OrphanReport extends ReapReport {
+  /** The suspects, and what happened to them. */
   suspected: SettledSuspect[]
 }
 
+/** A suspect, and what happened to it. */
 export interface SettledSuspect extends Suspect {
-  /** `reported`: nothing was done. `skipped`: it was to be ended, and `error` says why it was left alone. */
-  outcome: 'reported' | 'ended' | 'skipped' | 'failed'
+  /**
+   * - `planned`: dry run. Without `dryRun` it would be terminated.
+   * - `reported`: `force` is not set.
+   * - `ended`: it was terminated.
+   * - `skipped`: it was left alone. `error` says why.
+   * - `failed`: it could not be terminated. `error` says why.
+   */
+  outcome: 'planned' | 'reported' | 'ended' | 'skipped' | 'failed'
   error?: string
 }
 
-/** The default patterns: CLI agents and MCP servers. Add to them with `[...suspectPatterns, 'mine']`. */
+/**
+ * The default patterns: CLI agents and MCP servers. Extend them: `[...suspectPatterns, 'mine']`.
+ */
 export const suspectPatterns: readonly string[]
 
 /**
- * Looks for orphans from now on: at once when a bot of this registry dies, and every interval. Each is told once, as `orphan:detected`
- * on the supervisor and in the event log. With `autoKill` confirmed ones are ended as {@link reapOrphans} does it. Suspects are never
- * touched.
+ * Searches for orphans continuously: when a bot of this registry dies, and at every interval.
  *
- * Does not keep the event loop alive. Runs whose keeper is just ending them, because their bot has died, are no orphans yet.
+ * Each orphan is reported once, as `orphan:detected` on the supervisor and in the event log. With
+ * `autoKill`, confirmed orphans are terminated as by {@link reapOrphans}. Suspects are never
+ * terminated.
+ *
+ * The watch does not keep the event loop alive. When a bot dies, its keepers terminate its runs.
+ * Meanwhile these runs do not count as orphans.
  */
 export function watchOrphans(options?: WatchOptions): OrphanWatch
 
+/** Options of {@link watchOrphans}. */
 export interface WatchOptions extends SuspectOptions {
-  /** Between looks that nothing has called for. At least 100. Default 60000. */
+  /** Time in ms between two searches, if no bot dies. At least 100. Default 60000. */
   intervalMs?: number | undefined
-  /** The same as `intervalMs`. */
+  /** Alias of `intervalMs`. */
   interval?: number | undefined
-  /** How old a confirmed orphan must be, since it was started, before `autoKill` ends it. Default 0. */
+  /** The age in ms from which `autoKill` terminates a confirmed orphan. Default 0. */
   maxAgeMs?: number | undefined
-  /** The same as `maxAgeMs`. */
+  /** Alias of `maxAgeMs`. */
   maxAge?: number | undefined
-  /** End confirmed orphans. Default false. */
+  /** Terminate confirmed orphans. Default false. */
   autoKill?: boolean | undefined
-  /** Default: each entry's own. */
+  /** Time in ms between SIGTERM and SIGKILL. Default: the `graceMs` of each entry. */
   graceMs?: number | undefined
 }
 
+/** A running watch, see {@link watchOrphans}. */
 export interface OrphanWatch {
+  /** Counters of the watch. */
   readonly stats: OrphanWatchStats
-  /** Looks now. Whoever asks while it looks gets the next look. After {@link OrphanWatch.stop} nobody is told of or ended. */
+  /**
+   * Searches now, and resolves with the findings.
+   *
+   * During a search, a call waits for that search and then starts a new one. After
+   * {@link OrphanWatch.stop}, it only returns the findings: no event is emitted and no signal is
+   * sent.
+   */
   check(): Promise<OrphanFindings>
-  /** Ends the watch. Nobody is told of or ended from here on, but for those that are being ended. */
+  /**
+   * Stops the watch. No more orphans are reported or terminated, except those whose termination has
+   * begun.
+   */
   stop(): void
-  /** `using`: as `stop`. */
+  /** For `using`: the same as {@link OrphanWatch.stop}. */
   [Symbol.dispose](): void
 }
 
+/** Counters of an {@link OrphanWatch}. */
 export interface OrphanWatchStats {
+  /** False after {@link OrphanWatch.stop}. */
   watching: boolean
-  /** When the last look was over; `null` before. */
+  /** When the last search finished. `null` before that. */
   lastCheck: number | null
-  /** Confirmed and suspected ones, each once. */
+  /** Confirmed orphans and suspects, each counted once. */
   orphansDetected: number
+  /** Orphans that the watch terminated. */
   orphansKilled: number
 }
 
 /**
- * Takes over a run that has outlived its bot (`onOwnerExit: 'keep'`). The handle is the same however often it is asked for, and
- * also for runs that {@link reapOrphans} has adopted. For a run that has ended meanwhile it says how.
+ * Takes over a run that outlived its bot (`onOwnerExit: 'keep'`). Resolves with its handle.
  *
- * What the run writes goes where its stdio pointed: files remain, pipes to the dead bot are gone.
+ * Every call for the same run returns the same handle, also for runs that {@link reapOrphans}
+ * adopted. If the run has ended meanwhile, the handle says how.
  *
- * Rejects with `ERR_OWNED_NOT_FOUND`, with `ERR_OWNED_OWNER_ALIVE` if its bot lives, and with `ERR_OWNED_ALREADY_OWNED` if it
- * is the caller's.
+ * The output of the run still goes to its original stdio. Files keep working. Pipes to the dead bot
+ * are closed.
+ *
+ * Rejects with `ERR_OWNED_NOT_FOUND` if there is no such run, `ERR_OWNED_OWNER_ALIVE` if its bot is
+ * alive, and `ERR_OWNED_ALREADY_OWNED` if the caller owns it already.
  */
 export function adopt(runId: string): Promise<AdoptedRun>
 
-/** A run that was another bot's. It does not keep the event loop alive unless somebody waits for its end. */
+/**
+ * A run that another bot started. It keeps the event loop alive only while a caller waits for its
+ * exit.
+ */
 export interface AdoptedRun {
+  /** The id of the run. */
   readonly runId: string
+  /** The PID of the root process. */
   readonly pid: number
-  /** As it was when it was adopted. */
+  /** The registry entry at the time of the adoption. */
   readonly record: RunRecord
+  /** The state of the run now. */
   readonly state: RunState
   /** As {@link OwnedProcess.wait}. */
   wait(): Promise<RunExit>
   /** As {@link OwnedProcess.cancel}. */
   cancel(options?: CancelOptions): Promise<RunExit>
-  /** `await using`: cancels the run and waits until its tree is gone. */
+  /** For `await using`: cancels the run, and resolves when its tree is gone. */
   [Symbol.asyncDispose](): Promise<void>
 }
 
-// ---- services -------------------------------------------------------------------------------------------------------
+// ---- services -----------------------------------------------------------------------------------
 
 /**
- * Starts a long-lived worker unless it is up, and resolves when it is. There is one of each name in a registry, however many callers and
- * processes ask at once: one of them starts it, the others wait for it, or take over if the starter dies.
+ * Starts a long-lived service unless it is up. Resolves when it is up.
  *
- * It is up if the recorded process is alive, by its identity, _and_ answers: at `port`, to `ready()`, or both. A stranger who has the port is
- * never taken for it. If it is alive but does not get ready in time, it is ended and started again.
+ * A registry has at most one service of each name, however many processes call this at the same
+ * time. One of them starts the service, the others wait for it. If the starter dies, another caller
+ * takes over.
  *
- * A service belongs to nobody: it survives its starter, is left alone by {@link reapOrphans} and {@link shutdown}, and does not keep the event
- * loop alive. {@link stopService}, {@link Service.stop} and {@link cancel} end it, from any process.
+ * A service is *up* if the recorded process is alive, checked by its identity, **and** it answers:
+ * at `port`, to `ready()`, or both. Another process at the port is never mistaken for the service.
+ * A service that is alive but does not get ready in time is terminated and started again.
+ *
+ * A service has no owner. It survives its starter, and it does not keep the event loop alive.
+ * {@link reapOrphans} and {@link shutdown} leave it alone. {@link stopService},
+ * {@link Service.stop} and {@link cancel} terminate it, from any process.
  *
  * @example
  * ```ts
- * const worker = await ensureService({ name: 'memory', command: process.execPath, args: ['worker.mjs'], port: 37777 })
+ * import { ensureService } from 'spawn-owned'
+ *
+ * const command = process.execPath
+ * const worker = await ensureService({ name: 'memory', command, args: ['worker.mjs'], port: 37777 })
  * ```
  *
- * Rejects, and then nothing that this call has started is left:
- * - `ERR_OWNED_SERVICE_FAILED`: not up after `attempts`; the message says how the last one ended.
- * - `ERR_OWNED_PORT_TAKEN`: somebody else has the port.
- * - `ERR_OWNED_SERVICE_STOPPED`: somebody has stopped it before it was ready.
- * - `ERR_OWNED_SERVICE_UNKNOWN`: one is recorded that cannot be judged from here (another PID namespace).
- * - `ERR_OWNED_SCOPE_BUSY`: what is left of an earlier one cannot be ended, or something else has the scope `service:<name>`.
- * - the system's error (`ENOENT`, `EACCES` …) if the command cannot be executed; that is not tried again.
- * - an `AbortError` if `signal` fires.
+ * Rejects with one of these codes. Then no process that this call started is left.
+ * - `ERR_OWNED_SERVICE_FAILED`: the service is not up after `attempts`. The message says how the
+ *   last attempt ended.
+ * - `ERR_OWNED_PORT_TAKEN`: another process listens at the port.
+ * - `ERR_OWNED_SERVICE_STOPPED`: the service was stopped before it was ready.
+ * - `ERR_OWNED_SERVICE_UNKNOWN`: the state of the recorded service cannot be read, because it is in
+ *   another PID namespace.
+ * - `ERR_OWNED_SCOPE_BUSY`: processes of an earlier instance cannot be terminated, or another run
+ *   has the scope `service:<name>`.
+ * - `ENOENT`, `EACCES` …: the command cannot be executed. There is no further attempt.
+ * - `ABORT_ERR`: `signal` was aborted.
  */
 export function ensureService(options: ServiceOptions): Promise<Service>
 
-/** What {@link ensureService} starts, and how it is known to be up. Other options than these are an error. */
+/** Options of {@link ensureService}. An unknown key is an error. */
 export interface ServiceOptions
   extends Pick<
     SpawnOwnedOptions,
@@ -783,162 +1435,259 @@ export interface ServiceOptions
     | 'containment'
     | 'limits'
   > {
-  /** Names it in the registry. Letters, digits and `. _ -`, at most 128. */
+  /** The name of the service in the registry. 1 to 128 letters, digits, `.`, `_` and `-`. */
   name: string
-  /** It must stay in the foreground: a command that forks and exits has ended. */
+  /** The command. It must stay in the foreground: if it forks and exits, the service has ended. */
   command: string
+  /** The arguments of the command. */
   args?: readonly string[] | undefined
   /**
-   * The TCP port at which it answers when it is up. This or `ready` must be given. On Linux whoever answers must be a process of the
-   * service's own tree; elsewhere that cannot be told, and it is enough that the service is alive.
+   * The TCP port at which the service answers when it is up. `port` or `ready` is required.
+   *
+   * On Linux the process that listens there must be a member of the service's tree. On macOS and
+   * Windows this cannot be checked: the port must answer and the service must be alive.
    */
   port?: number | undefined
-  /** Where that port is. Default `127.0.0.1`. */
+  /** The host of `port`. Default `127.0.0.1`. */
   host?: string | undefined
-  /** Whether it is up, asked again and again. To reject is to say no. With `port`: asked when that answers, and both must hold. */
+  /**
+   * Returns whether the service is up. It is called repeatedly, and a rejection means false. With
+   * `port` it is called once the port answers, and both must succeed.
+   */
   ready?: (() => boolean | Promise<boolean>) | undefined
-  /** How long each attempt may take. Default 10000. */
+  /** The longest time in ms until an attempt is ready. Default 10000. */
   readyTimeoutMs?: number | undefined
-  /** How many instances may fail to come up, whoever has started them. Default 3. */
+  /**
+   * How many instances may fail before the call rejects. Instances that other callers started count
+   * too. Default 3.
+   */
   attempts?: number | undefined
-  /** Between the first attempt and the second; doubled each time. Default 250. */
+  /** Delay in ms before the second attempt. It doubles with each attempt. Default 250. */
   backoffMs?: number | undefined
-  /** What it writes to stdout and stderr is appended to this file. Default: discarded. */
+  /** The file to which stdout and stderr are appended. Default: the output is discarded. */
   logPath?: string | undefined
-  /** Gives up. What this call has started and is not up yet is ended. */
+  /** Aborts the call. An instance that this call started and that is not up yet is terminated. */
   signal?: AbortSignal | undefined
 }
 
 /** A service that is up. */
 export interface Service {
+  /** The name of the service. */
   readonly name: string
+  /** The id of its run. */
   readonly runId: string
+  /** The PID of its root process. */
   readonly pid: number
-  /** As it was when the service was found to be up. */
+  /** The registry entry at the time when the service was found to be up. */
   readonly record: RunRecord
-  /** Whether this call has started it. */
+  /** Whether this call started the service. */
   readonly started: boolean
-  /** Ends this very instance, and not one that has been started since. Resolves when nothing of it is left. */
+  /** Terminates this instance, and never a newer one. Resolves when its tree is gone. */
   stop(options?: CancelOptions): Promise<RunExit>
 }
 
-/** Ends a service by its name, whoever has started it, and resolves when nothing of it is left. */
+/** Terminates a service by its name, from any process. Resolves when its tree is gone. */
 export function stopService(name: string, options?: CancelOptions): Promise<CancelResult>
 
-// ---- shutting down --------------------------------------------------------------------------------------------------
+// ---- shutting down ------------------------------------------------------------------------------
 
 /**
- * Ends everything the supervisor answers for, all at once: the runs it has started or taken over, those that wait for their scope,
- * and the processes it has registered. SIGTERM, `graceMs`, SIGKILL; by default nothing is left after 6 s. Runs of other
- * supervisors are not touched, and neither are services.
+ * Terminates everything that the supervisor owns, in parallel. Resolves when all trees are gone.
  *
- * Until it resolves, `spawnOwned`, `registerProcess` and `adopt` are refused with `ERR_OWNED_SHUTTING_DOWN`; afterwards they are as
- * ever. Whoever calls it meanwhile gets the same result, and hurries it with a shorter grace. It keeps the event loop alive.
+ * This includes runs that it started or adopted, runs that wait for their scope, and processes that
+ * it registered. It does not include services and runs of other supervisors. Each tree gets
+ * SIGTERM, then `graceMs`, then SIGKILL. With the default grace this takes at most 6 s.
  *
- * Never rejects because of what it finds: what could not be ended is in `survivors`.
+ * During the shutdown, `spawnOwned`, `registerProcess` and `adopt` fail with
+ * `ERR_OWNED_SHUTTING_DOWN`. Afterwards they work again. A second call during the shutdown gets the
+ * same result. It can shorten the grace. The shutdown keeps the event loop alive.
+ *
+ * It does not reject because of processes that it cannot terminate: `survivors` lists them.
  */
 export function shutdown(options?: ShutdownOptions): Promise<ShutdownReport>
 
+/**
+ * Closes the supervisor: runs {@link shutdown}, then frees its thread, file descriptors and memory.
+ *
+ * When it resolves, the registry file is up to date. The native thread of a registry path ends with
+ * the last supervisor on that path.
+ *
+ * From this call on, every other method fails with `ERR_OWNED_CLOSED`. A second `close()` returns
+ * the first result. Orphan watches are stopped, and signal handlers are removed. Existing handles
+ * keep working. This process still owns its services, survivors and (with `leaveKept`) kept runs.
+ * The thread lives until they end.
+ *
+ * `await using supervisor = createSupervisor()` calls this at the end of the block.
+ *
+ * Rejects only if the shutdown cannot begin. Then no process was signalled, and the supervisor is
+ * still open.
+ */
+export function close(options?: ShutdownOptions): Promise<void>
+
+/** Options of {@link shutdown} and {@link close}. */
 export interface ShutdownOptions {
-  /** Time between SIGTERM and SIGKILL for all of them, whatever their own. Default 5000. */
+  /** Time in ms between SIGTERM and SIGKILL. It overrides the grace of each run. Default 5000. */
   graceMs?: number | undefined
-  /** Leave runs with `onOwnerExit: 'keep'` running; they are this bot's as before. Default false: they are ended too. */
+  /**
+   * Leave runs with `onOwnerExit: 'keep'` running. This bot still owns them. Default false: they
+   * are terminated too.
+   */
   leaveKept?: boolean | undefined
 }
 
+/** The result of {@link shutdown}. */
 export interface ShutdownReport {
-  /** One for each run and registered process that was ended, or was about to end anyway. */
+  /** One exit for each run and registered process that ended during the shutdown. */
   exits: RunExit[]
-  /** Those of all exits. Empty: verified, nothing is left. */
+  /** The survivors of all exits. Empty means: verified, no process is left. */
   survivors: ProcessInfo[]
+  /** How long the shutdown took, in ms. */
   durationMs: number
 }
 
 /**
- * Has the supervisor shut down when the bot is told to go. On SIGINT, SIGTERM or SIGHUP: {@link shutdown}, and then `process.exit`
- * with the usual code (130, 143, 129). A second signal hurries: SIGKILL now. When the event loop runs empty, what was unref'ed and
- * still lives is shut down too; the exit code stays what it is.
+ * Runs {@link shutdown} when the bot gets a termination signal. Off unless it is called.
  *
- * Off unless it is called. The bot's own handlers are called as ever; one that needs more time than the shutdown does wants
- * `exit: false`, and exits itself. A second call replaces the options of the first. If several supervisors have handlers, the bot
- * exits when all of them are done.
+ * On SIGINT, SIGTERM or SIGHUP the supervisor shuts down. Then the bot exits with the usual code
+ * (130, 143, 129). A second signal sends SIGKILL at once. When the event loop becomes empty, runs
+ * that were unref'ed and are still alive are shut down too. This does not change the exit code.
  *
- * @returns a function that removes the handlers, so that signals have the effect they had before.
- * @throws `ERR_OWNED_NOT_MAIN_THREAD` in a worker, where signals are never heard of.
+ * Other signal handlers of the bot are called as before. If one of them needs more time than the
+ * shutdown, use `exit: false` and call `process.exit` yourself. A second call replaces the options
+ * of the first. If several supervisors have handlers, the bot exits when all of them have shut
+ * down.
+ *
+ * @returns A function that removes the handlers.
+ * @throws `ERR_OWNED_NOT_MAIN_THREAD` in a worker thread, because Node delivers signals only to the
+ * main thread.
  */
 export function installSignalHandlers(options?: SignalHandlerOptions): () => void
 
+/** Options of {@link installSignalHandlers}. */
 export interface SignalHandlerOptions {
-  /** Default SIGINT, SIGTERM and SIGHUP. */
+  /** The signals to handle. Default SIGINT, SIGTERM and SIGHUP. */
   signals?: readonly NodeJS.Signals[] | undefined
   /** As in {@link ShutdownOptions}. */
   graceMs?: number | undefined
-  /** As in {@link ShutdownOptions}, but true by default: to outlive the bot is what those runs were started for. */
+  /**
+   * As in {@link ShutdownOptions}, but true by default, because kept runs are meant to outlive the
+   * bot.
+   */
   leaveKept?: boolean | undefined
-  /** Whether the process exits after a signal, once everything is gone. Default true; false leaves that to the bot. */
+  /**
+   * Whether the bot exits after the shutdown. Default true. With false the bot must exit itself.
+   */
   exit?: boolean | undefined
 }
 
-// ---- identity -------------------------------------------------------------------------------------------------------
+// ---- identity -----------------------------------------------------------------------------------
 
 /**
- * Names a process once and for all: pid, start time, PID namespace and boot in one string. `null` if there is no such
- * process (a zombie is none) or if that cannot be found out.
+ * Returns the start token of a process: PID, start time, PID namespace and boot in one string.
+ *
+ * No later process has the same token. Returns `null` if there is no such process, if it is a
+ * zombie, if `pid` cannot be a PID (`-1`, `1.5`), or if the process cannot be read.
+ *
+ * @throws A `TypeError` if `pid` is not a number.
  */
 export function captureStartToken(pid: number): string | null
 
-/** Whether the process that a start token names is alive. False if that is not certain. */
+/** Returns whether the process of a start token is alive. False if this is not certain. */
 export function isSameProcess(token: string): boolean
 
 /**
- * What this system has to hold trees together with. On Linux `keeper`, `cgroup`, `pidfd` and `pidfd-group`; on Windows `job` and
- * `handle`.
+ * Returns the containment mechanisms of this system, available or not.
+ *
+ * On Linux `keeper`, `cgroup`, `pidfd` and `pidfd-group`. On macOS `keeper` and `cgroup`. On
+ * Windows `job` and `handle`.
  */
 export function capabilities(): Capability[]
 
+/** A containment mechanism of this system. */
 export interface Capability {
+  /** The name of the mechanism. */
   name: string
+  /** Whether it can be used. */
   available: boolean
-  /** What it is good for, or why it is not to be had and what would change that. */
+  /** What it is used for. If it is not available: why, and what to change. */
   why: string
 }
 
-// ---- supervisors ----------------------------------------------------------------------------------------------------
+// ---- supervisors --------------------------------------------------------------------------------
 
-/** Makes a supervisor with a registry of its own, or several on one registry. Touches no disk. */
+/**
+ * Creates a supervisor, with its own registry or on a shared one. It does not access the file
+ * system.
+ */
 export function createSupervisor(options?: SupervisorOptions): Supervisor
 
-export interface SupervisorOptions {
+/**
+ * The options of a run that a supervisor can have defaults for: all except those that belong to one
+ * run.
+ */
+export interface RunDefaults
+  extends Omit<SpawnOwnedOptions, 'runId' | 'commandPreview' | 'argv0' | 'stdio' | 'pty'> {}
+
+/**
+ * Options of {@link createSupervisor}: its own, and the defaults for the options of its runs.
+ *
+ * An option of a run overrides the default. Labels are merged: the run's label of the same name
+ * wins. A default `noOutputTimeoutMs` does not apply to a run without piped output. Services have no
+ * defaults except `graceMs`.
+ */
+export interface SupervisorOptions extends RunDefaults {
   /**
-   * The registry's file. In a durable folder, which is made if need be; never in the temporary one. Made absolute when the
-   * supervisor is made. Default: `$SPAWN_OWNED_REGISTRY`, else `data/process-registry.json` in the current directory.
+   * The path of the registry file. Default: `$SPAWN_OWNED_REGISTRY`, else
+   * `data/process-registry.json` in the current directory.
+   *
+   * A relative path is resolved when the supervisor is created. The folder must be durable, never
+   * one for temporary files. It is created if necessary.
    */
   registryPath?: string | undefined
-  /** For runs and registered processes that give none. Default 5000. */
+  /** Default grace in ms for runs, registered processes and services. Default 5000. */
   graceMs?: number | undefined
-  /** How long an owner that is not heard of counts as alive; it is heard of every third of that. At least 1000. Default 30000. */
+  /** Default of {@link SpawnOwnedOptions.onLeaderExit}. Default `'kill'`. */
+  onLeaderExit?: 'kill' | 'keep' | undefined
+  /**
+   * Duration of a lease in ms, at least 1000. Default 30000.
+   *
+   * The owner renews it after each third of this time. An owner whose state cannot be read counts
+   * as alive until its lease expires.
+   */
   leaseMs?: number | undefined
   /**
-   * Where it is written down what {@link reapOrphans}, {@link endOrphans} and {@link watchOrphans} find and do, one line for each
-   * decision about an orphan. Longer than 1 MiB, it is moved to the same name with `.1`. `null`: nowhere. Default: `orphan-events.log` beside the registry.
+   * The path of the event log. `null` means no log. Default: `orphan-events.log` beside the
+   * registry.
+   *
+   * {@link reapOrphans}, {@link endOrphans} and {@link watchOrphans} write one line for each
+   * decision about an orphan. At 1 MiB the file is renamed to the same name with `.1`.
    */
   eventLogPath?: string | null | undefined
+  /**
+   * The path of the file for {@link history}. `null` means no file. Default: beside the registry,
+   * with its name and `.history`.
+   *
+   * At 1 MiB the file is renamed to the same name with `.1`.
+   */
+  historyPath?: string | null | undefined
 }
 
-/** Owns runs. Its methods need no `this`: `const { spawnOwned } = createSupervisor()`. */
+/** Owns runs. Its methods do not need `this`: `const { spawnOwned } = createSupervisor()`. */
 export interface Supervisor extends EventEmitter {
-  /** Names it in the registry. */
+  /** The id of this supervisor in the registry. */
   readonly instanceId: string
-  /** Absolute. */
+  /** The absolute path of the registry file. */
   readonly registryPath: string
   readonly spawnOwned: typeof spawnOwned
+  readonly run: typeof run
   readonly cancel: typeof cancel
   readonly registerProcess: typeof registerProcess
   readonly unregisterProcess: typeof unregisterProcess
   readonly list: typeof list
   readonly survey: typeof survey
+  readonly history: typeof history
   readonly reapOrphans: typeof reapOrphans
-  /** The same as {@link Supervisor.reapOrphans}. */
+  /** Alias of {@link Supervisor.reapOrphans}. */
   readonly reconcileOrphans: typeof reapOrphans
   readonly findOrphans: typeof findOrphans
   readonly endOrphans: typeof endOrphans
@@ -947,6 +1696,9 @@ export interface Supervisor extends EventEmitter {
   readonly ensureService: typeof ensureService
   readonly stopService: typeof stopService
   readonly shutdown: typeof shutdown
+  readonly close: typeof close
+  /** For `await using`: the same as {@link Supervisor.close} without options. */
+  [Symbol.asyncDispose](): Promise<void>
   readonly installSignalHandlers: typeof installSignalHandlers
   readonly metrics: typeof metrics
   readonly metricsText: typeof metricsText
@@ -958,15 +1710,18 @@ export interface Supervisor extends EventEmitter {
   off(event: OrphanEventName, listener: (event: OrphanEvent) => void): this
 }
 
-// ---- events and counters --------------------------------------------------------------------------------------------
+// ---- events and counters ------------------------------------------------------------------------
 
 /**
- * What a supervisor tells, whether or not it was asked: as `event` on the supervisor, and on the `diagnostics_channel`
- * `spawn-owned:<type>`, such as `spawn-owned:exited`, where those of all supervisors in the process are.
+ * An event of a supervisor.
+ *
+ * The supervisor emits it as `event`. It is also published on the `diagnostics_channel`
+ * `spawn-owned:<type>`, for example `spawn-owned:exited`. That channel has the events of all
+ * supervisors in the process.
  */
 export type OwnedEvent = RunEvent | ShutdownEvent | ReapDecisionEvent | RegistryEvent | LeaseEvent
 
-/** Something that has happened to a run. */
+/** An event about one run. */
 export type RunEvent =
   | SpawnEvent
   | StartedEvent
@@ -976,129 +1731,161 @@ export type RunEvent =
   | EscapeEvent
   | ExitedEvent
 
-/** What every event about a run has. */
+/** The properties of every event about a run. */
 export interface AboutRun {
+  /** When the event happened. */
   atMs: number
+  /** The id of the run. */
   runId: string
-  /** Undefined if it was never started. */
+  /** The PID of the root process. `undefined` if the run never started. */
   pid: number | undefined
   sessionId: string | undefined
   scopeKey: string | undefined
   labels: Readonly<Record<string, string>>
 }
 
-/** It is written down, and its command is being executed. */
+/** The run is in the registry, and its command is being executed. */
 export interface SpawnEvent extends AboutRun {
   type: 'spawn'
   commandPreview: string
 }
 
-/** The command runs, and its deadlines count. */
+/** The command runs, and its timeouts have started. */
 export interface StartedEvent extends AboutRun {
   type: 'started'
 }
 
-/** The bot has read some of its output. At most one in a second. */
+/** The bot has read output of the run. At most one event per second. */
 export interface OutputEvent extends AboutRun {
   type: 'output'
 }
 
-/** Four fifths of a deadline are over. {@link OwnedProcess.extendDeadline} moves it. */
+/** 80 % of a timeout has passed. {@link OwnedProcess.extendDeadline} extends it. */
 export interface DeadlineWarningEvent extends AboutRun {
   type: 'deadline-warning'
+  /** Which timeout: `timeoutMs` or `noOutputTimeoutMs`. */
   deadline: 'overall' | 'no-output'
+  /** The value of the timeout in ms. */
   limitMs: number
+  /** The time in ms that is left. */
   remainingMs: number
 }
 
-/** Its tree is being ended: cancelled, out of time, shut down. Not for a run whose root has ended by itself. */
+/**
+ * The termination of the tree begins: a cancel, a timeout or a shutdown. Not emitted if the root
+ * process exits by itself.
+ */
 export interface ExitingEvent extends AboutRun {
   type: 'exiting'
   reason: TerminationReason
 }
 
-/** Descendants had left the run's session when its root ended by itself. They were ended. */
+/** The root process ended by itself, and descendants outside its session were terminated. */
 export interface EscapeEvent extends AboutRun {
   type: 'escape'
   escaped: readonly ProcessInfo[]
 }
 
-/** Nothing of it exists any more, or it could not be started. Once for each run. */
+/** The tree is gone, or the command could not be started. Emitted once for each run. */
 export interface ExitedEvent extends AboutRun {
   type: 'exited'
   exit: RunExit
 }
 
-/** A {@link shutdown} begins, or is over. */
+/** A {@link shutdown} begins or ends. */
 export type ShutdownEvent = ShutdownBeginEvent | ShutdownEndEvent
 
+/** A {@link shutdown} begins. */
 export interface ShutdownBeginEvent {
   type: 'shutdown'
   phase: 'begin'
   atMs: number
-  /** How many runs and registered processes are to be ended. */
+  /** How many runs and registered processes will be terminated. */
   runs: number
   graceMs: number
   leaveKept: boolean
 }
 
+/** A {@link shutdown} has ended. */
 export interface ShutdownEndEvent {
   type: 'shutdown'
   phase: 'end'
   atMs: number
-  /** How many have ended. */
+  /** How many runs and registered processes ended. */
   runs: number
-  /** How many processes could not be ended. */
+  /** How many processes could not be terminated. */
   survivors: number
   durationMs: number
 }
 
-/** One for each of {@link ReapReport.decisions}. */
+/** One decision of {@link ReapReport.decisions}. */
 export interface ReapDecisionEvent extends ReapDecision {
   type: 'reap-decision'
 }
 
 /**
- * What {@link reapOrphans} and {@link endOrphans} tell of each orphan, on the supervisor: `orphan:detected` before anything is
- * signalled, if something of it may be alive, and then one of the others. Entries whose processes are dead are `orphan:skipped`
- * only. A dry run detects, and nothing else; and so does a watch, of what it leaves alone.
+ * The names of the orphan events, which the supervisor emits.
+ *
+ * - `orphan:detected`: a process of an orphan may be alive. Emitted before any signal.
+ * - `orphan:killed`, `orphan:skipped`, `orphan:failed`: what happened to the orphan.
+ *
+ * An entry whose processes are all dead only gets `orphan:skipped`. A dry run only emits
+ * `orphan:detected`. So does a watch for the orphans that it does not terminate.
  */
 export type OrphanEventName = 'orphan:detected' | 'orphan:killed' | 'orphan:skipped' | 'orphan:failed'
 
-/** An orphan, as {@link SupervisorOptions.eventLogPath} has it too. */
+/** An event about one orphan. {@link SupervisorOptions.eventLogPath} contains the same data. */
 export interface OrphanEvent {
+  /** When the event happened. */
   atMs: number
   pid: number
-  /** `null` for a suspect. */
+  /** The id of the run. `null` for a suspect. */
   runId: string | null
-  /** {@link RunRecord.commandPreview}, or a suspect's command line. */
+  /** The {@link RunRecord.commandPreview}, or the command line of a suspect. */
   command: string
-  /** Since it was started; `null` if nobody knows when that was. */
+  /** Time in ms since the process was started. `null` if not known. */
   ageMs: number | null
   /**
-   * `confirmed`: it is the recorded run, and may be ended. `unproven`: whether it is cannot be told. `refused`: a process that must
-   * not be signalled. `reused`: its PID is somebody else's now. `dead`: nothing is left of it. `suspected`: no entry names it.
+   * - `confirmed`: it is the recorded run, and may be terminated.
+   * - `unproven`: it may or may not be the recorded run.
+   * - `refused`: the process must not be signalled.
+   * - `reused`: another process has its PID now.
+   * - `dead`: none of its processes is left.
+   * - `suspected`: it is a suspect, without a registry entry.
    */
   status: 'confirmed' | 'unproven' | 'refused' | 'reused' | 'dead' | 'suspected'
-  /** For people: why it was decided so, or why it failed. */
+  /** For humans: the reason of the decision or of the failure. */
   reason: string
   dryRun: boolean
 }
 
-/** Something is wrong with the registry, or right again. If nobody listens it is a warning, once for each kind. */
+/**
+ * A problem with the registry, or its end. Without a listener it becomes a process warning, once
+ * for each kind.
+ */
 export interface RegistryEvent {
   type: 'registry'
   /**
-   * `corrupt`, `torn`, `unwritable`, `unreadable`; `event-log`: what happens to orphans cannot be written down; `watch`: they cannot be
-   * looked for
+   * - `unreadable`: a part of the registry cannot be read, so listed runs can be incomplete.
+   * - `corrupt`: a file could not be read and was renamed to `path`.
+   * - `torn`: a damaged part of the journal was skipped.
+   * - `unwritable`: the registry cannot be written.
+   * - `locked`: another process holds the lock, so the registry file is outdated.
+   * - `event-log`: the event log cannot be written.
+   * - `history`: the file of {@link history} cannot be written.
+   * - `timeout`: a registered process reached its timeout, and could not be terminated.
+   * - `watch`: {@link watchOrphans} could not search for orphans.
    */
   kind: string
-  /** For people: what happened, and what to do. */
+  /** For humans: what happened, and what to do. */
   message: string
+  /** The file. */
   path: string
 }
 
-/** Other bots may take these runs, or have: this one could not renew its lease in time. */
+/**
+ * This bot could not renew its lease in time. Other bots may take these runs, or have taken them.
+ */
 export interface LeaseEvent {
   type: 'lease'
   kind: 'lost'
@@ -1106,27 +1893,29 @@ export interface LeaseEvent {
   runIds: readonly string[]
 }
 
-/** What has happened to the supervisor's runs so far. Counted on the native side: a busy event loop loses nothing. */
+/**
+ * Returns the counters of the supervisor. Native code counts, so a busy event loop loses no event.
+ */
 export function metrics(): Metrics
 
-/** The same in Prometheus' text format, to be served at `/metrics`. */
+/** Returns {@link metrics} in the text format of Prometheus, for an endpoint such as `/metrics`. */
 export function metricsText(): string
 
-/** Counters, but for `run_live`. */
+/** All values are counters, except the gauge `run_live`. */
 export interface Metrics {
   /** Runs that were started. */
   run_spawn_total: number
-  /** Runs that are over, by reason. */
+  /** Runs that ended, by reason. */
   run_exit_total: Record<TerminationReason, number>
-  /** Runs whose deadline has passed. */
+  /** Runs that reached a timeout. */
   run_timeout_total: Record<'overall' | 'no-output', number>
-  /** Trees that had to be ended, by what it took: the first signal, or SIGKILL. */
+  /** Trees that were terminated, by the last means: the first signal, or SIGKILL. */
   run_cleanup_kill_total: Record<'signal' | 'kill', number>
-  /** Runs of bots that are gone which were ended or taken over. */
+  /** Runs of dead bots that were terminated or adopted. */
   run_reconcile_orphans_total: number
-  /** Runs taken from an owner that was not known to be dead, its lease having expired. */
+  /** Runs that were taken after their lease expired, from an owner that was not proven dead. */
   run_lease_steal_total: number
-  /** Runs whose root ended by itself and left a process outside its session. */
+  /** Runs whose root process ended by itself and left a process outside its session. */
   run_ownership_escape_total: number
   /** Runs and registered processes that are alive. */
   run_live: number

@@ -1,7 +1,9 @@
 /**
- * Where the microseconds of one spawn call go, ours and Node's: between which system calls, and who else ran meanwhile.
+ * Where one spawn call spends its microseconds, ours and Node's: between which system calls, and
+ * while another process has the CPU.
  *
- * A call is cut into steps at the system calls that are typical of each; what a thread computes before such a call counts as preparing it.
+ * A call is cut into steps at the system calls that are typical of each step. Computation before
+ * such a call counts as part of that step.
  */
 
 import { sum } from './lib/proc.mjs'
@@ -11,9 +13,9 @@ import { traced, whyNoTrace } from './lib/trace.mjs'
 import { withWorkers } from './lib/workers.mjs'
 
 const RUNS_A_TURN = 25
-const OTHERS = 'somebody else has the CPU'
+const OTHERS = 'another process has the CPU'
 
-/** In their order, each with the system calls that open it. */
+/** In order, each with the system calls that start it. */
 const STEPS = {
   [OURS]: [
     ['options, objects, and into native code', undefined],
@@ -22,7 +24,7 @@ const STEPS = {
     ['take a waiting keeper', /^(poll|recvmsg)$/],
     ['write the intent', /^(write|openat)$/],
     ['hand over the command', /^sendmsg$/],
-    ['objects, and tell the native thread', /^(write|sendto)$/],
+    ['objects, and notify the native thread', /^(write|sendto)$/],
   ],
   [NODE]: [
     ['options, objects, and into native code', undefined],
@@ -32,7 +34,7 @@ const STEPS = {
     ['streams', /^(ioctl|fcntl|epoll_ctl)$/],
   ],
 }
-const LAST = 'back, and what the caller gets'
+const LAST = 'return, and the result for the caller'
 
 export const name = 'breakdown'
 export const worker = { markedRuns }
@@ -67,14 +69,15 @@ async function sample(workers, rounds, pauseMs) {
     for (const worker of workers) {
       const args = { count: RUNS_A_TURN, pauseMs }
       const { notes } = await traced(worker.pid, () => worker.call('markedRuns', args))
-      // The first fills caches, and has its program executed for the first time.
+      // The first call fills caches and executes its program for the first time, so it does not
+      // count.
       if (round >= 0) cuts.get(worker).push(...calls(notes).map((call) => cut(call, STEPS[worker.name])))
     }
   }
   return [...cuts].map(([{ label }, cuts]) => ({ label, cuts }))
 }
 
-/** What lies between the marks before and after each call. */
+/** The notes between the marks before and after each call. */
 export function calls(notes) {
   const found = []
   let current
@@ -89,7 +92,7 @@ export function calls(notes) {
   return found
 }
 
-/** Microseconds by step, and how often the kernel was called in each. */
+/** Microseconds per step, and the number of system calls in each. */
 export function cut({ from, to, notes }, steps) {
   const parts = new Map(
     [...steps.map(([step]) => step), LAST, OTHERS].map((step) => [step, { us: 0, calls: 0 }]),
@@ -102,14 +105,14 @@ export function cut({ from, to, notes }, steps) {
     ;[at, away] = [until, 0]
   }
   for (const note of notes) {
-    // Who sleeps in a step is still at it.
+    // A thread that sleeps in a step is still in this step.
     if (note.off?.startsWith('R')) left = note.at
     else if (note.on && left !== undefined) {
       away += note.at - left
       left = undefined
     } else if (note.enter !== undefined) {
       const isNext = steps[step + 1]?.[1].test(note.enter)
-      // The first step is what is computed before anything is asked of the kernel.
+      // The first step is the computation before the first system call.
       if (step === 0 && isNext) close(steps[0][0], note.at)
       if (isNext) step++
       parts.get(steps[step][0]).calls++
@@ -119,7 +122,10 @@ export function cut({ from, to, notes }, steps) {
   return { total: to - from, parts }
 }
 
-/** The half of the calls that were disturbed least, averaged: notes are no finer than a microsecond, and averages are. */
+/**
+ * The average of the least disturbed half of the calls. One note has a resolution of only a
+ * microsecond; averages are finer.
+ */
 function typical(cuts) {
   const limit = median(cuts.map(({ total }) => total))
   const calm = cuts.filter(({ total }) => total <= limit)
@@ -134,7 +140,7 @@ function typical(cuts) {
 
 // ---- in the measured bot ----------------------------------------------------------------------
 
-/** Asks the kernel something that costs next to nothing, to be seen in the trace. */
+/** A cheap system call that marks a position in the trace. */
 const MARK = 'getegid'
 const mark = () => process.getegid()
 

@@ -1,4 +1,7 @@
-/** From the wish to end a tree of 100 processes, half of them in other sessions, until none of them exists. */
+/**
+ * From the request to end a tree of 100 processes, half of them in other sessions, until none
+ * exists.
+ */
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'

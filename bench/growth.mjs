@@ -1,6 +1,6 @@
 /**
- * What is flat, and what is not: with the size of the bot, with the number of live runs, with the number of entries in the registry, and
- * with the size of a tree.
+ * Which costs are constant, and which grow: with the size of the bot, the number of live runs, the
+ * number of registry entries, the size of a tree, and the number of other processes on the host.
  */
 
 import { spawn } from 'node:child_process'
@@ -9,7 +9,8 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { captureStartToken, list, registerProcess, unregisterProcess } from 'spawn-owned'
+import { cancel, captureStartToken, list, reapOrphans, registerProcess, unregisterProcess } from 'spawn-owned'
+import { besideCrowd, compileCrowd } from './lib/crowd.mjs'
 import { anonymousKb, availableMb, sum, threads } from './lib/proc.mjs'
 import { reapTheDead } from './lib/reaping.mjs'
 import { pick, timedRuns } from './lib/runs.mjs'
@@ -22,7 +23,10 @@ import { interleave, withWorkers } from './lib/workers.mjs'
 const RESIDENT_MB = [50, 128, 256, 512, 1024, 2048]
 const LIVE = [1, 10, 100, 300, 1000]
 const ENTRIES = [1, 10, 100, 1000, 10_000]
-/** 1, 10, 100, 300 and 1,000 processes. tree-kill starts as many again to find them, and is not asked for more than 300. */
+/**
+ * 1, 10, 100, 300 and 1,000 processes. tree-kill starts as many processes to find them, so it gets
+ * 300 at most.
+ */
 const TREES = [
   { middle: 0, leaves: 0 },
   { middle: 3, leaves: 2 },
@@ -31,8 +35,11 @@ const TREES = [
   { middle: 27, leaves: 36 },
 ]
 const TREE_KILL_MOST = 300
+const FOREIGN = [100, 300, 1000, 2000, 5000]
+/** Processes that the idle bot has registered. */
+const REGISTERED = 20
 const IDLE_MS = 1500
-/** What is less means nothing. */
+/** Smaller differences mean nothing. */
 const NOISE = { kb: 256, cpuMs: 0.1 }
 
 export const name = 'growth'
@@ -47,17 +54,23 @@ export const worker = {
   listAll,
   seed,
   reapTheDead,
+  holdRegistered,
+  besideOthers,
 }
 
-/** Panels as `curves` draws them. */
-export async function growth({ quick, progress }) {
+const DIMENSIONS = {
+  'resident size': bySize,
+  'live runs': byLiveRuns,
+  entries: byEntries,
+  'tree size': byTree,
+  'foreign processes': byHost,
+}
+
+/** Panels as `curves` draws them. `only` names one dimension. */
+export async function growth({ quick, progress, only }) {
   const panels = []
-  for (const [what, measure] of Object.entries({
-    'resident size': bySize,
-    'live runs': byLiveRuns,
-    entries: byEntries,
-    'tree size': byTree,
-  })) {
+  for (const [what, measure] of Object.entries(DIMENSIONS)) {
+    if (only !== undefined && only !== what) continue
     progress(what)
     panels.push(...(await measure(quick)))
   }
@@ -212,12 +225,60 @@ async function byTree(quick) {
   ]
 }
 
+async function byHost(quick) {
+  const directory = mkdtempSync(join(tmpdir(), 'spawn-owned-bench-'))
+  const found = { spawn: [], cancel: [], register: [], end: [], list: [], reap: [], cpu: [] }
+  try {
+    const program = compileCrowd(directory)
+    for (const foreign of quick ? [100, 1000] : FOREIGN) {
+      const path = join(directory, String(foreign), 'process-registry.json')
+      const subject = { name: OURS, label: OURS, env: { SPAWN_OWNED_REGISTRY: path } }
+      await besideCrowd(program, foreign, () =>
+        withWorkers(import.meta.url, [subject], { residentMb: 50 }, async ([bot]) => {
+          const runs = await bot.call('timedRuns', { count: quick ? 10 : 30 })
+          found.spawn.push([foreign, median(runs.map(({ call }) => call))])
+          found.cancel.push([foreign, median(await bot.call('cancelOne', { count: quick ? 5 : 15 }))])
+          const samples = await bot.call('besideOthers', { count: quick ? 5 : 15 })
+          for (const what of ['register', 'end', 'list', 'reap'])
+            found[what].push([foreign, median(samples.map((sample) => sample[what]))])
+          await bot.call('holdRegistered', { count: REGISTERED })
+          found.cpu.push([foreign, Math.max(NOISE.cpuMs, await idleCpuMs(bot.pid))])
+        }),
+      )
+    }
+  } finally {
+    rmSync(directory, { recursive: true, force: true })
+  }
+  const x = 'foreign processes'
+  return [
+    {
+      title: 'On a host with other processes',
+      x,
+      unit: 'ms',
+      curves: [
+        ours('spawnOwned()', found.spawn),
+        { name: 'cancel() of a run', colour: 'third', points: found.cancel },
+        { name: 'registerProcess()', colour: 'fourth', points: found.register },
+        { name: 'cancel() of a registered process', colour: 'execa', points: found.end },
+        { name: 'list()', colour: 'target', points: found.list },
+        theirs('reapOrphans()', found.reap),
+      ],
+    },
+    {
+      title: `CPU of a bot with ${REGISTERED} registered processes, idle for ${IDLE_MS / 1000} s`,
+      x,
+      unit: 'ms',
+      curves: [ours(OURS, found.cpu)],
+    },
+  ]
+}
+
 // ---- in the measured bot ----------------------------------------------------------------------
 
 const held = []
 const STAYS = ['/bin/sleep', ['3600'], { stdio: 'ignore' }]
 
-/** Until so many runs are alive. */
+/** Starts runs until `live` are alive. */
 async function hold(start, { live }) {
   const fresh = Array.from({ length: live - held.length }, () => start(...STAYS))
   held.push(...fresh)
@@ -246,7 +307,7 @@ async function release() {
   await Promise.all(held.splice(0).map(end))
 }
 
-/** As another bot has left it. */
+/** Writes the registry as another bot would have left it. */
 function seed(_start, { path, entries, ownerToken }) {
   mkdirSync(dirname(path), { recursive: true })
   writeRegistry(path, seedEntries(entries, ownerToken))
@@ -262,7 +323,7 @@ async function registerOne(_start, { count }) {
     const before = performance.now()
     const { runId } = registerProcess({ pid: child.pid, sessionId: 'bench' })
     const registered = performance.now()
-    // A file that is replaced has another number.
+    // A file that is replaced has another inode.
     while (statSync(path).ino === file) await delay(1)
     const followed = performance.now()
     unregisterProcess({ runId })
@@ -288,4 +349,38 @@ function listAll(_start, { count, entries }) {
     if (all.length < entries || one.length !== 1) throw new Error(`${all.length} of ${entries} were listed`)
     return { all: between - before, one: after - between }
   })
+}
+
+const DETACHED = [STAYS[0], STAYS[1], { ...STAYS[2], detached: true }]
+
+/** Registers a process, lists and reaps while it lives, and ends it. */
+async function besideOthers(_start, { count }) {
+  const samples = []
+  for (let i = 0; i < count; i++) {
+    const child = spawn(...DETACHED)
+    await once(child, 'spawn')
+    const times = [performance.now()]
+    const { runId } = registerProcess({ pid: child.pid })
+    times.push(performance.now())
+    list()
+    times.push(performance.now())
+    await reapOrphans()
+    times.push(performance.now())
+    await cancel(runId)
+    times.push(performance.now())
+    const [register, all, reap, end] = times.slice(1).map((time, index) => time - times[index])
+    samples.push({ register, list: all, reap, end })
+  }
+  return samples
+}
+
+/** Registers `count` processes, after many that were unregistered. They end with the bot. */
+async function holdRegistered(_start, { count }) {
+  const children = Array.from({ length: count }, () => spawn(...DETACHED))
+  process.once('exit', () => {
+    for (const child of children) child.kill('SIGKILL')
+  })
+  await Promise.all(children.map((child) => once(child, 'spawn')))
+  for (let i = 0; i < 500; i++) unregisterProcess(registerProcess({ pid: children[0].pid }).runId)
+  for (const { pid } of children) registerProcess({ pid })
 }

@@ -1,4 +1,4 @@
-/** What it costs to have the package at all: time to import it in a fresh process, and bytes on disk. */
+/** The cost of having the package: time to import it in a fresh process, and bytes on disk. */
 
 import { execFileSync } from 'node:child_process'
 import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
@@ -36,7 +36,7 @@ async function importRows(rounds) {
     for (let round = 0; round <= rounds; round++) {
       for (const way of Object.keys(ways)) {
         const ms = timeInFreshProcess(ways[way])
-        // The first fills the page cache.
+        // The first round fills the page cache.
         if (round > 0) samples[way].push(ms)
       }
     }
@@ -44,7 +44,7 @@ async function importRows(rounds) {
       absoluteRow({
         bench: name,
         what: "import 'spawn-owned' in a fresh process",
-        target: { atMost: 15 },
+        target: { atMost: 12 },
         value: median(samples.import),
         unit: 'ms',
         samples: samples.import,
@@ -71,8 +71,8 @@ function timeInFreshProcess(statement) {
 }
 
 /**
- * The package as npm would pack it, and that of one platform: with what `npm run build:targets` has left, which is what is published, or,
- * larger, with what was built for this machine.
+ * The size of the package as npm packs it, plus that of one platform. Uses the output of `npm run
+ * build:targets`, which is what is published, or the larger build for this machine.
  */
 function sizeRow() {
   const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))

@@ -1,4 +1,7 @@
-/** What it costs a spawn call that the run is written down before it is started: by where the registry is. */
+/**
+ * The cost in a spawn call of recording the run before its start, for registries in different
+ * places.
+ */
 
 import { mkdtempSync, rmSync, statfsSync } from 'node:fs'
 import { homedir, tmpdir } from 'node:os'

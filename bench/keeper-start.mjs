@@ -1,4 +1,7 @@
-/** Two ways of having a keeper, for docs/design.md: one waits ahead of time, or the zygote forks it when it is needed. */
+/**
+ * Two ways of getting a keeper, for docs/design.md: a spare one waits for the run, or the zygote
+ * forks one on demand.
+ */
 
 import { ratioRow } from './lib/rows.mjs'
 import { burst, pick, timedRuns } from './lib/runs.mjs'
@@ -6,7 +9,7 @@ import { NODE, OURS } from './lib/subjects.mjs'
 import { interleave, withWorkers } from './lib/workers.mjs'
 
 const RUNS_A_TURN = 10
-/** What the library does by itself, and what it is told to do here. */
+/** The default of the library, and the setting that this benchmark forces. */
 const WAYS = { 'waiting keepers': {}, 'forked on demand': { SPAWN_OWNED_STOCK: '0' } }
 
 export const name = 'keeper-start'
@@ -27,7 +30,7 @@ export async function bench({ quick, progress }) {
         ...rowsOf(`spawn call blocks the event loop, ${residentMb} MB RSS`, pick(runs, 'call')),
         ...rowsOf(`spawn → close of /bin/true, ${residentMb} MB RSS`, pick(runs, 'close')),
       )
-      // 200 forks of a large bot take many seconds, and tell nothing new.
+      // 200 forks of a large bot take many seconds, and show nothing new.
       if (residentMb > 50) return
       const bursts = await interleave(workers, quick ? 3 : 12, 'burst', { count: 200 })
       rows.push(...rowsOf('200 spawns at once until all closed, 50 MB RSS', pick(bursts, 'total')))

@@ -1,4 +1,7 @@
-/** What a live run costs beside its command: memory of the helpers and of the bot, and CPU while nothing happens. */
+/**
+ * The cost of a live run without its command: memory of the helpers and of the bot, and CPU while
+ * idle.
+ */
 
 import { once } from 'node:events'
 import { setTimeout as delay } from 'node:timers/promises'
@@ -9,7 +12,7 @@ import { withWorkers } from './lib/workers.mjs'
 
 const RUNS = 50
 const IDLE_MS = 5000
-/** One beat of the lease may fall into the window: a timer that fires, a write, a timer that is set. */
+/** One renewal of the lease may fall into the window: a timer fires, a write, a timer is set. */
 const HEARTBEAT = { cpuMs: 2, switches: 4 }
 
 export const name = 'memory'
@@ -28,7 +31,7 @@ export async function bench({ quick, progress }) {
 }
 
 async function memoryOf(bot) {
-  // One run before: what is loaded or started on first use is no cost of a run.
+  // One run before: what is loaded or started on first use is not a cost of the run.
   await bot.call('hold', { count: 1 })
   await bot.call('release')
   const before = await bot.call('anonymousKb')
@@ -59,7 +62,7 @@ function memoryRows({ [OURS]: ours, [NODE]: theirs }) {
   ]
 }
 
-/** CPU and wake-ups of bots and helpers while nothing happens, each over the same window. */
+/** CPU and wake-ups of idle bots and helpers, each over the same window. */
 async function idleCost(workers, costs, windowMs) {
   const look = () =>
     workers.map(({ pid, label }) => ({
@@ -136,7 +139,7 @@ async function hold(start, { count }) {
   const children = Array.from({ length: count }, () => start('sleep', ['120'], { stdio: 'pipe' }))
   for (const child of children) {
     held.add(child)
-    // As a bot would: a stream that is listened to costs more than one that is not.
+    // As in a real bot: a stream with a listener costs more.
     child.stdout.on('data', ignore)
     child.stderr.on('data', ignore)
   }

@@ -1,4 +1,4 @@
-/** Terminals, in node-pty's shape on both sides: spawn to first byte, throughput, memory. */
+/** Terminals, with the API of node-pty on both sides: spawn to first byte, throughput, memory. */
 
 import { setTimeout as delay } from 'node:timers/promises'
 import { anonymousKb, helpersOf, memoryKb, sum } from './lib/proc.mjs'
@@ -75,7 +75,7 @@ async function memoryRow() {
       const before = await bot.call('anonymousKb')
       const pids = await bot.call('hold', { count: TERMINALS })
       const growth = ((await bot.call('anonymousKb')) - before) / TERMINALS
-      // node-pty has no helpers: there, the parent of a command is the bot.
+      // node-pty has no helpers: the parent of its commands is the bot.
       const { keepers, others } = helpersOf(bot.pid, pids)
       const helpers = sum([...keepers, ...others].map((pid) => memoryKb(pid))) / TERMINALS
       costs[bot.label] = { growth, helpers }
@@ -89,7 +89,7 @@ async function memoryRow() {
       value: growth + helpers,
       unit: 'kB',
       others: { [`${NODE_PTY}, growth of the bot`]: costs[NODE_PTY].growth },
-      note: `keeper and its kin ${helpers.toFixed(0)}, growth of the bot ${growth.toFixed(0)} kB; ${TERMINALS} terminals`,
+      note: `keeper and other helpers ${helpers.toFixed(0)}, growth of the bot ${growth.toFixed(0)} kB; ${TERMINALS} terminals`,
     })
   })
 }
@@ -119,7 +119,7 @@ function stream(spawn, { mib }) {
   })
 }
 
-/** How many streams have come to their end before everything was there, since this was last asked. */
+/** How many streams ended with incomplete output since the last call. */
 function lost() {
   const count = incomplete
   incomplete = 0

@@ -1,4 +1,7 @@
-/** reapOrphans of a bot that has just started, over a registry full of runs whose processes are all dead. */
+/**
+ * reapOrphans of a bot that has just started, over a registry full of runs whose processes are all
+ * dead.
+ */
 
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -31,7 +34,7 @@ export async function bench({ quick }) {
     for (let round = 0; round < (quick ? 3 : 10); round++) {
       for (const subject of round % 2 === 0 ? subjects : subjects.toReversed()) {
         writeRegistry(path, entries)
-        // A fresh bot each time: it is done once, at the start.
+        // A fresh bot each time: a real bot reaps once, at its start.
         const reaped = ([bot]) => bot.call('reap', { path })
         samples[subject.label].push(await withWorkers(import.meta.url, [subject], {}, reaped))
       }
@@ -51,7 +54,7 @@ function row({ [OURS]: ours, [PLAIN]: theirs }) {
     value: median(ours.map(({ ms }) => ms)),
     unit: 'ms',
     samples: ours.map(({ ms }) => ms),
-    others: { [`${PLAIN}, which cannot tell who has a PID`]: median(theirs.map(({ ms }) => ms)) },
+    others: { [`${PLAIN}, which cannot tell which process has a PID`]: median(theirs.map(({ ms }) => ms)) },
     note: `event loop busy ${figure('busy')}, at most ${figure('longest')} at a time; the file is empty ${figure('behind')} later`,
   })
 }

@@ -1,6 +1,6 @@
 /**
- * How long registerProcess and unregisterProcess keep the event loop, with 1 to 10,000 live entries in the registry, and how
- * far the file is behind.
+ * How long registerProcess and unregisterProcess block the event loop, with 1 to 10,000 live
+ * entries in the registry, and how far the file lags behind.
  */
 
 import { spawn } from 'node:child_process'
@@ -44,7 +44,7 @@ export async function bench({ quick, progress }) {
       for (const { call } of workers) await call('prepare', { ownerToken })
       await interleave(workers, 1, 'pairs', { count: PAIRS_A_TURN })
       const samples = await interleave(workers, quick ? 3 : 12, 'pairs', { count: PAIRS_A_TURN }, 90_000)
-      progress('how far the file is behind')
+      progress('how far the file lags behind')
       const count = quick ? 5 : 20
       const behind = await interleave([workers[0], workers[sizes.length - 1]], 2, 'lags', { count })
       return [...costRows(sizes, own, samples), ...lagRows(behind)]
@@ -138,7 +138,7 @@ function counted(number) {
 
 const task = JSON.parse(process.env.BENCH_REGISTER ?? '{}')
 let registry
-/** What is registered and unregistered: a process that does nothing, and two more for other purposes. */
+/** The process that is registered and unregistered, which does nothing, and two more. */
 let children
 
 const kinds = {
@@ -155,7 +155,10 @@ const kinds = {
   },
 }
 
-/** All entries but one are another bot's, which lives; that one is the registered process's while it is. */
+/**
+ * All entries except one belong to another, live bot. The remaining one is that of the registered
+ * process.
+ */
 async function prepare(_start, { ownerToken }) {
   mkdirSync(join(task.path, '..'), { recursive: true })
   const others = seedEntries(task.size - 1, ownerToken)
@@ -169,12 +172,12 @@ function oldFields({ pid, startedAt, sessionId, botPid, commandPreview }) {
   return { pid, startedAt, sessionId, botPid, commandPreview }
 }
 
-/** Ends when this bot does. */
+/** Ends with this bot. */
 function idle() {
   return spawn('cat', { stdio: ['pipe', 'ignore', 'ignore'], detached: true })
 }
 
-/** The same, many of them from one shell: they all read the pipe that nobody writes to. */
+/** Like `idle`, but many processes from one shell: all read the same pipe, which gets no data. */
 async function manyIdle(count) {
   const line =
     'exec 3<&0; i=0; while [ $i -lt "$1" ]; do cat <&3 >/dev/null & echo $!; i=$((i+1)); done; exec cat'
@@ -184,7 +187,7 @@ async function manyIdle(count) {
   return text.trim().split('\n').map(Number)
 }
 
-/** Spread over time, so that the file is being brought up to date during some of them. */
+/** Spread over time, so that the file is being updated during some of them. */
 async function pairs(_start, { count }) {
   const [{ pid }] = children
   const samples = []
@@ -201,7 +204,7 @@ async function pairs(_start, { count }) {
   return samples
 }
 
-/** The next bot's turn shall not be disturbed by what is left to do for this one. */
+/** Waits until the file is up to date, so that remaining work does not disturb the next bot. */
 async function upToDate() {
   if (task.kind !== OURS) return
   while (existsSync(`${task.path}.journal`) || existsSync(`${task.path}.journal.old`)) await delay(5)
@@ -231,7 +234,10 @@ async function lags(_start, { count }) {
   return samples
 }
 
-/** Milliseconds until the file says so: until the new one was in its place, not until it was read. */
+/**
+ * Milliseconds until the file contains the change: until it was renamed into place, not until it
+ * was read.
+ */
 async function until(says) {
   const before = performance.now()
   let seen
@@ -242,7 +248,7 @@ async function until(says) {
       seen = now
       if (says(readFileSync(task.path, 'utf8'))) return at - before
     }
-    if (at - before > 10_000) throw new Error('the file does not follow')
+    if (at - before > 10_000) throw new Error('the registry file was not updated within 10 s')
     await delay(1)
   }
 }

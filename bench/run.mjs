@@ -1,19 +1,21 @@
 /**
- * npm run bench [-- --quick] [-- --only stall,throughput] [-- --growth] [-- --breakdown] [-- --variants]
+ * npm run bench [-- --quick] [-- --only stall,throughput] [-- --breakdown] [-- --variants]
+ *   [-- --growth [--dimension 'foreign processes']]
  *
  * --quick      fewer samples, a minute or two
  * --only       a comma-separated list of benchmarks
- * --growth     nothing but how costs grow with the bot, its runs, its registry and its trees
- * --breakdown  nothing but the steps of a spawn call; it needs root
- * --variants   the ways of starting a keeper instead of the targets
+ * --growth     only how costs grow with the bot, its runs, its registry, its trees and the host
+ * --dimension  with --growth: measure only this one, and keep the earlier results of the others
+ * --breakdown  only the steps of a spawn call; needs root
+ * --variants   compare the ways of starting a keeper, instead of the targets
  *
- * A whole run measures the targets, the growth and the breakdown, in ten minutes or so. It prints tables and writes them to
- * bench/results/ as JSON, Markdown and SVG: latest.*, growth.* and breakdown.*. Of a part (`--only`, `--variants`) the
- * files are named after it, so that latest.* is always a whole run.
+ * A whole run measures the targets, the growth and the breakdown in about ten minutes. It
+ * prints tables and writes latest.*, growth.* and breakdown.* to bench/results/, as JSON, Markdown
+ * and SVG. A part (`--only`, `--variants`) has its own files, so latest.* is always a whole run.
  * BENCH_OURS=node:child_process measures Node against itself: the noise floor.
  */
 
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -46,13 +48,14 @@ const { values: options } = parseArgs({
     quick: { type: 'boolean', default: false },
     only: { type: 'string' },
     growth: { type: 'boolean', default: false },
+    dimension: { type: 'string' },
     breakdown: { type: 'boolean', default: false },
     variants: { type: 'boolean', default: false },
   },
 })
 const isWhole = !(options.only || options.growth || options.breakdown || options.variants)
 const chosen = choose(options)
-// The registry of the measured bots is not the one of whoever runs this.
+// The measured bots must not use the registry of the user who runs this.
 const scratch = mkdtempSync(join(tmpdir(), 'spawn-owned-bench-'))
 process.env.SPAWN_OWNED_REGISTRY = join(scratch, 'process-registry.json')
 process.on('exit', () => rmSync(scratch, { recursive: true, force: true }))
@@ -61,7 +64,7 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.once(signal, () =>
 const { facts: machine, text: subtitle, busy } = await thisMachine()
 if (busy > 0.05) {
   console.error(
-    `  ${machine.busyBefore} of the CPUs are busy with something else: these figures are provisional`,
+    `  ${machine.busyBefore} of the CPUs are busy with other processes: these figures are provisional`,
   )
 }
 if (chosen.length > 0) await reportTargets()
@@ -83,8 +86,10 @@ async function reportTargets() {
 }
 
 async function reportGrowth() {
-  const panels = await measured('growth', growth)
-  if (!panels) return
+  const only = options.dimension
+  const fresh = await measured('growth', (how) => growth({ ...how, only }))
+  if (!fresh) return
+  const panels = only === undefined ? fresh : [...measuredBefore(fresh), ...fresh]
   const table = growthTable(panels)
   console.log(`\n${table}\n`)
   put('growth', 'json', json({ panels }))
@@ -94,6 +99,12 @@ async function reportGrowth() {
     `# How costs grow\n\n${subtitle}. Medians.\n\n![The same as a plot](growth.svg)\n\n${table}`,
   )
   put('growth', 'svg', curves(panels, { title: 'spawn-owned: what is flat, and what is not', subtitle }))
+}
+
+/** The panels of the other dimensions, from the last measurement. */
+function measuredBefore(fresh) {
+  const { panels } = JSON.parse(readFileSync(join(results, 'growth.json'), 'utf8'))
+  return panels.filter(({ x }) => !fresh.some((panel) => panel.x === x))
 }
 
 async function reportBreakdown() {
@@ -125,7 +136,7 @@ function choose({ only, variants }) {
   return ALL.filter((module) => names.includes(module.name))
 }
 
-/** What it gives; undefined if it fails: the others are still worth having. */
+/** The result, or undefined after a failure: the other benchmarks continue. */
 async function measured(name, measure) {
   const began = performance.now()
   const progress = (what) => console.error(`  ${name}: ${what}`)

@@ -1,4 +1,4 @@
-/** How long the spawn call keeps the event loop, for bots of three sizes. */
+/** How long the spawn call blocks the event loop, for bots of three sizes. */
 
 import { availableMb } from './lib/proc.mjs'
 import { ratioRow } from './lib/rows.mjs'

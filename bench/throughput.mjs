@@ -14,7 +14,8 @@ export async function bench({ quick }) {
   const subjects = await availableSubjects(quick ? [OURS, NODE] : [OURS, NODE, EXECA])
   const mib = quick ? 256 : 1024
   const samples = Object.fromEntries(subjects.map((subject) => [subject, []]))
-  // New bots several times: a process may be fast or slow for all its life by where its memory and threads lie.
+  // New bots several times: the place of its memory and threads can make a process fast or slow for
+  // its whole life.
   for (let generation = 0; generation < (quick ? 3 : 7); generation++) {
     const more = await withWorkers(import.meta.url, subjects, {}, async (workers) => {
       await interleave(workers, 1, 'stream', { mib: 64 })

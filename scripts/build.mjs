@@ -1,5 +1,5 @@
-// Builds everything: the addon and the keeper into native/ (on Windows into native/win32-<arch>/), the TypeScript into dist/.
-// `--quiet` prints only what goes wrong.
+// Builds everything: the addon and the keeper into native/ (on Windows into native/win32-<arch>/),
+// the TypeScript into dist/, and the .d.mts files into types/. `--quiet` prints only errors.
 import { spawnSync } from 'node:child_process'
 import {
   chmodSync,
@@ -15,51 +15,57 @@ import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { generateTypeDef } from '@napi-rs/cli'
 import { bundle, bundles } from './bundles.mjs'
-import { writeEsmEntries } from './esm-entries.mjs'
+import { writeEsmDeclarations, writeEsmEntries } from './esm-entries.mjs'
+import { buildExamples } from './examples.mjs'
 import { bin, isMacos, isWindows, root, run } from './tools.mjs'
 
 const quiet = process.argv.includes('--quiet') ? ['--quiet'] : []
 const native = join(root, 'native')
 const keeper = isWindows ? 'spawn-owned-keeper.exe' : 'spawn-owned-keeper'
-/** Where ts/native.ts looks first. What is built for Windows elsewhere lies there, too (scripts/windows). */
+/**
+ * The folder that ts/native/load-addon.ts searches first. scripts/windows builds into the same folder.
+ */
 const installed = isWindows ? join(native, `win32-${process.arch}`) : native
 mkdirSync(installed, { recursive: true })
 
 await buildAddon()
 buildKeeper()
-buildTypeScript()
+await buildTypeScript()
 
 /**
- * Not `napi build`: that has the crate built as an addon and as a library at once, and Cargo optimizes nothing across crates then.
- * As an addon alone it is a fifth smaller. The types are written by the macros while it is compiled, into a folder that goes with
- * what was compiled.
+ * Builds the addon and its type declarations.
+ *
+ * `napi build` builds the crate as an addon and as a library, and then Cargo does not optimize
+ * across crates. The addon alone is a fifth smaller. The macros of napi write the types during
+ * compilation, into a folder beside the compiled files.
  */
 async function buildAddon() {
   const target = hostTriple()
   const types = join(root, 'target', 'binding-types')
   mkdirSync(types, { recursive: true })
   const env = { ...process.env, NAPI_TYPE_DEF_TMP_FOLDER: types }
-  // Somebody may have deleted the one without the other.
+  // The folder of the types can be deleted while the compiled files remain. Then compile again.
   if (readdirSync(types).length === 0) env.NAPI_FORCE_BUILD_SPAWN_OWNED = String(Date.now())
   const features = ['--release', '--features', 'node', '--target', target]
   run('cargo', ['rustc', '--lib', '--crate-type', 'cdylib', ...features, ...quiet], { env })
   const { dts } = await generateTypeDef({ typeDefDir: types, cwd: root })
-  writeFileSync(join(native, 'binding.d.ts'), dts)
+  // A comment inside a macro of Rust comes out as a raw string.
+  writeFileSync(join(native, 'binding.d.ts'), dts.replace(/^( *(?:\/\*\*|\*)) r" /gm, '$1 '))
   install(join(root, 'target', target, 'release', library()), 'spawn-owned.node')
 }
 
-/** What Cargo calls it. */
+/** The file name that Cargo gives to the library. */
 function library() {
   if (isWindows) return 'spawn_owned.dll'
   return isMacos ? 'libspawn_owned.dylib' : 'libspawn_owned.so'
 }
 
-/** Replaced, not overwritten: who runs it keeps its own file. */
+/** Installs a file. It replaces the old one, so that running processes keep theirs. */
 function install(built, name) {
   const [fresh, place] = [join(installed, `.${name}-${process.pid}`), join(installed, name)]
   copyFileSync(built, fresh)
   chmodSync(fresh, 0o755)
-  // Windows does not replace what somebody has loaded, but lets it be moved away.
+  // Windows does not replace a file that a process has loaded, but allows to rename it.
   if (isWindows && existsSync(place)) moveAway(place)
   renameSync(fresh, place)
 }
@@ -70,26 +76,29 @@ function moveAway(place) {
   try {
     rmSync(old)
   } catch {
-    // Somebody has it loaded. It is of no use to anybody else.
+    // A process has the file loaded. Leave it.
   }
 }
 
 /**
- * The keeper is linked statically where the C library allows it (macOS never does): it starts faster, and one file serves every libc.
- * Flags that would apply to build scripts and macros too need an explicit target to apply to the program only.
+ * Builds the keeper, statically linked where the C library allows it (not on macOS).
+ *
+ * A static keeper starts faster, and one file works with every libc. The explicit target makes the
+ * flags apply to the program only, not to build scripts and macros.
  */
 function buildKeeper() {
   const target = keeperTarget()
-  // An address that is fixed is of no use there.
+  // A fixed address has no advantage on Windows.
   const flags = ['-C target-feature=+crt-static', ...(isWindows ? [] : ['-C relocation-model=static'])]
   const args = ['build', '--profile', 'keeper', '--bin', 'spawn-owned-keeper', '--target', target, ...quiet]
   const env = { ...process.env, RUSTFLAGS: [process.env.RUSTFLAGS ?? '', ...flags].join(' ').trim() }
-  // Its one warning, that a static library cannot be an addon too, is of no interest; its errors show in the second try.
+  // Ignore the output: a warning that a static library cannot be an addon. The second try prints
+  // errors.
   const isLinked = !isMacos && spawnSync('cargo', args, { cwd: root, env, stdio: 'ignore' }).status === 0
   if (!isLinked) {
     if (!isMacos) {
       console.warn(
-        'The keeper cannot be linked statically here; building it with the shared C library instead.',
+        'The keeper cannot be linked statically on this system. Building it with the shared C library instead.',
       )
     }
     run('cargo', args)
@@ -97,7 +106,9 @@ function buildKeeper() {
   install(join(root, 'target', target, 'keeper', keeper), keeper)
 }
 
-/** With musl it is half the size. If that cannot be had, the C library that is here does as well. */
+/**
+ * The target of the keeper: musl if it can be installed (half the size), else the host's C library.
+ */
 function keeperTarget() {
   const host = hostTriple()
   if (!host.endsWith('-linux-gnu')) return host
@@ -108,14 +119,18 @@ function keeperTarget() {
   return rustup('target', 'add', musl).status === 0 ? musl : host
 }
 
-function buildTypeScript() {
+async function buildTypeScript() {
   run(process.execPath, [bin('tsc'), '-p', 'ts'])
-  for (const name of bundles.keys()) bundle(name, 'dist')
+  for (const name of bundles.keys()) await bundle(name, 'dist')
   writeEsmEntries(createRequire(import.meta.url), join(root, 'dist'))
+  writeEsmDeclarations(join(root, 'types'))
+  await buildExamples()
   finishCommandLine()
 }
 
-/** Executable, and its man page, which is made of the same words as its help. */
+/**
+ * Makes the command line executable, and writes its man page, which has the same text as its help.
+ */
 function finishCommandLine() {
   const program = join(root, 'dist', 'cli.js')
   chmodSync(program, 0o755)
@@ -126,7 +141,6 @@ function finishCommandLine() {
 function hostTriple() {
   const version = spawnSync('rustc', ['-vV'], { encoding: 'utf8' })
   const triple = /^host: (.+)$/m.exec(version.stdout ?? '')?.[1]
-  if (!triple)
-    throw new Error('rustc is needed to build spawn-owned; install Rust 1.89 or newer (https://rustup.rs)')
+  if (!triple) throw new Error('rustc was not found. Install Rust 1.89 or newer (https://rustup.rs)')
   return triple
 }

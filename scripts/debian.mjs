@@ -1,9 +1,9 @@
-// Debian packages. Those that are missing are installed, if we may.
+// Debian packages. Installs missing ones, if this user may do that.
 import { spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
-import { run, say } from './tools.mjs'
+import { announce, run } from './tools.mjs'
 
-/** Makes sure that they are there, or ends this process saying for what they are needed. */
+/** Makes sure that the packages are installed. Otherwise prints what needs them, and exits. */
 export function installPackages(forWhat, needed) {
   const missing = needed.filter((name) => !installed(name))
   if (missing.length === 0) return
@@ -12,22 +12,25 @@ export function installPackages(forWhat, needed) {
     console.error(`  apt-get install --no-install-recommends ${missing.join(' ')}`)
     process.exit(1)
   }
-  say(`Installing ${missing.join(', ')}`)
+  announce(`Installing the Debian packages ${missing.join(', ')}`)
   run('apt-get', ['update'], { quiet: true, env })
   run('apt-get', install(missing), { quiet: true, env })
 }
 
-/** The same for what one can do without: if they cannot be had, so be it. Their tests say what is missing. */
+/**
+ * Like installPackages, for optional packages, and only in CI: a developer decides what is installed
+ * on the machine. Ignores failures. Tests that need a missing package are skipped and say so.
+ */
 export function offerPackages(needed) {
-  const missing = isDebian() ? needed.filter((name) => !installed(name)) : []
+  const missing = process.env.CI && isDebian() ? needed.filter((name) => !installed(name)) : []
   if (missing.length === 0 || !mayInstall()) return
-  say(`Installing ${missing.join(', ')}`)
+  announce(`Installing the Debian packages ${missing.join(', ')}`)
   for (const args of [['update'], install(missing)]) spawnSync('apt-get', args, { stdio: 'ignore', env })
 }
 
 const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' }
 
-/** Somebody else may be installing something. */
+/** Waits for the lock: another process may be installing packages. */
 const install = (names) => [
   ...['-o', 'DPkg::Lock::Timeout=120'],
   ...['install', '--yes', '--no-install-recommends', ...names],
@@ -35,7 +38,7 @@ const install = (names) => [
 
 const mayInstall = () => spawnSync('apt-get', ['--version']).status === 0 && process.getuid() === 0
 
-/** Ubuntu's packages of the same names may be something else: its Chromium is a snap. */
+/** Ubuntu's packages with the same names may be something else: its Chromium is a snap. */
 function isDebian() {
   try {
     return /^ID=debian$/m.test(readFileSync('/etc/os-release', 'utf8'))

@@ -1,4 +1,5 @@
-// Programs from npm packages that are no development dependencies: unpacked, or installed in a folder of their own below target/.
+// Programs from npm packages that are not development dependencies: unpacked, or installed in their
+// own folder below target/.
 import { execFileSync } from 'node:child_process'
 import {
   chmodSync,
@@ -12,12 +13,15 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { run, say } from './tools.mjs'
+import { announce, run } from './tools.mjs'
 
-/** Makes sure that there is a program at this place: `file` of the package `spec`. What is there stays, whatever version it is. */
+/**
+ * Makes sure that `program` exists: `file` of the package `spec`. An existing file stays, in any
+ * version.
+ */
 export function fetchProgram(spec, file, program) {
   if (existsSync(program)) return
-  say(`Fetching ${spec}`)
+  announce(`Fetching ${spec}`)
   const folder = dirname(program)
   mkdirSync(folder, { recursive: true })
   const parcel = mkdtempSync(join(folder, 'fetch-'))
@@ -29,10 +33,12 @@ export function fetchProgram(spec, file, program) {
   rmSync(parcel, { recursive: true })
 }
 
-/** Makes sure that a package is in this folder, all of it. Returns why it is not, if it cannot be had. */
+/**
+ * Makes sure that a package is unpacked in this folder. Returns the reason if it cannot be fetched.
+ */
 export function fetchPackage(spec, folder) {
   if (existsSync(folder)) return undefined
-  say(`Fetching ${spec}`)
+  announce(`Fetching ${spec}`)
   mkdirSync(dirname(folder), { recursive: true })
   const parcel = mkdtempSync(join(dirname(folder), 'fetch-'))
   const quietly = { stdio: ['ignore', 'ignore', 'pipe'] }
@@ -48,13 +54,13 @@ export function fetchPackage(spec, folder) {
   return undefined
 }
 
-/** Makes sure that these packages, by name and version, are installed there. */
+/** Makes sure that these packages are installed there, by name and version. */
 export function fetchTools(folder, versions) {
   const wanted = JSON.stringify({ private: true, dependencies: versions })
-  // Written last: whoever was interrupted begins anew.
+  // Written last, so that an interrupted installation starts again.
   const done = join(folder, 'fetched.json')
   if (existsSync(done) && readFileSync(done, 'utf8') === wanted) return
-  say(`Fetching ${Object.keys(versions).join(', ')}`)
+  announce(`Fetching ${Object.keys(versions).join(', ')}`)
   mkdirSync(folder, { recursive: true })
   writeFileSync(join(folder, 'package.json'), wanted)
   const quietly = ['--no-audit', '--no-fund', '--no-package-lock', '--ignore-scripts']

@@ -1,10 +1,14 @@
-// Test files in processes of their own: several at once, each within a limit, and all of them gone when we are told to go.
+// Runs test files in their own processes: several in parallel, each with a time limit. All end with
+// this process.
 import { spawn } from 'node:child_process'
 import { root } from './tools.mjs'
 
 const started = new Set()
 
-/** Has `runFile` run each of them, so many at once; `each` hears of every result as it comes. */
+/**
+ * Calls `runFile` for each file, `atOnce` in parallel. `each` gets every result as soon as it
+ * exists.
+ */
 export async function runFiles(files, atOnce, runFile, each) {
   const waiting = [...files]
   const worker = async () => {
@@ -13,7 +17,7 @@ export async function runFiles(files, atOnce, runFile, each) {
   await Promise.all(Array.from({ length: atOnce }, worker))
 }
 
-/** Runs a command in the root, for so long at most: then it is killed, and `late`. */
+/** Runs a command in the root folder. After `limitMs` it is killed, and `late` is true. */
 export function execute(command, args, limitMs, options) {
   const child = spawn(command, args, { cwd: root, ...options })
   started.add(child)
@@ -33,8 +37,9 @@ export function execute(command, args, limitMs, options) {
 }
 
 /**
- * What was started ends with us, and what that has started with it. To be called when the steps that wait for a command are over: a
- * handler would not be called until those have ended. Without one they just end.
+ * Ends started commands, and what these started, when this process gets a signal. Call it after the
+ * steps that wait synchronously for a command, because a handler runs only after such a wait.
+ * Without a handler, a signal ends this process at once.
  */
 export function endOnSignals() {
   for (const [signal, code] of [

@@ -1,6 +1,6 @@
-// `npm run test:sanitizers`: the Rust tests, and the keepers they start, under ThreadSanitizer and AddressSanitizer.
-// `-- thread` or `-- address`: one of them. `-- miri`: the pure modules in Miri, which takes its time.
-// Where a tool is missing that is said, and is no failure.
+// `npm run test:sanitizers`: the Rust tests, and the keepers they start, under ThreadSanitizer and
+// AddressSanitizer. `-- thread` or `-- address`: one of them. `-- miri`: the pure modules in Miri,
+// which is slow. A missing tool is reported, and is not a failure.
 import { spawnSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
@@ -8,12 +8,15 @@ import { root } from './tools.mjs'
 
 const host = /^host: (.+)$/m.exec(read('rustc', ['-vV']))?.[1]
 
-/** What Miri can run: no processes, no foreign functions. What simulates thousands of processes takes it an hour. */
+/**
+ * What Miri can run: no processes, no foreign functions. The simulation of thousands of processes
+ * is left out: it would take an hour.
+ */
 const pure =
-  'test(/^(run::|reap::classify|identity::(stat|token|macos::(kinfo|procargs))|contain::(tree|cookie|shell)|keeper::protocol|ports::table|errno::windows|spawn::(windows|tier)|registry::(own|kept))/)'
+  'test(/^(run::|reap::classify|identity::(stat|token|macos::(kinfo|procargs))|contain::(tree|cookie|shell)|keeper::protocol|ports::table|errno::windows|spawn::(windows|tier)|registry::(local_entries|claim_state|cached_record))/)'
 
 const tools = {
-  // What the standard library does must be seen, too: half of a lock is no lock.
+  // With the standard library, because ThreadSanitizer must see both sides of its locks.
   thread: { flags: '-Zsanitizer=thread', args: ['-Zbuild-std'], missing: missingSource },
   address: { flags: '-Zsanitizer=address', args: [], missing: () => undefined },
   miri: { toolchain: 'nightly', args: ['--lib', '-E', pure], missing: missingMiri },
@@ -22,7 +25,7 @@ const tools = {
 const wanted = process.argv.slice(2)
 for (const name of wanted.length > 0 ? wanted : ['thread', 'address']) {
   const tool = tools[name]
-  if (!tool) fail(`there is no ${name}: thread, address or miri`)
+  if (!tool) fail(`unknown sanitizer "${name}". Pass thread, address or miri.`)
   const why = unsupported() ?? tool.missing()
   if (why) console.log(`${name}: not run: ${why}`)
   else check(name, tool)
@@ -36,7 +39,7 @@ function check(name, { flags, args, toolchain }) {
   const quiet = ['--cargo-quiet', '--status-level', 'fail', '--final-status-level', 'fail', '--no-fail-fast']
   const folder = ['--target-dir', join(root, 'target', 'sanitizers', name)]
   const env = { ...process.env, ...(flags && { RUSTFLAGS: flags, RUSTC_BOOTSTRAP: '1' }) }
-  // A report in a process that a test has started must be that test's failure.
+  // A report in a child process of a test must fail that test.
   Object.assign(env, { TSAN_OPTIONS: 'halt_on_error=1', ASAN_OPTIONS: 'detect_leaks=0' })
   const { status, stderr } = spawnSync('cargo', [...command, ...args, ...folder, ...quiet], {
     cwd: root,
@@ -56,7 +59,7 @@ function check(name, { flags, args, toolchain }) {
 }
 
 function unsupported() {
-  if (host !== 'x86_64-unknown-linux-gnu') return `it is set up for x86_64-unknown-linux-gnu, this is ${host}`
+  if (host !== 'x86_64-unknown-linux-gnu') return `it supports only x86_64-unknown-linux-gnu, this is ${host}`
   if (!read('cargo', ['nextest', '--version'])) return 'cargo-nextest is missing'
 }
 
@@ -71,7 +74,7 @@ function missingMiri() {
   }
 }
 
-/** What a program prints, or nothing. */
+/** The output of a program, or undefined. */
 function read(command, args) {
   const { status, stdout } = spawnSync(command, args, { encoding: 'utf8', cwd: root })
   return status === 0 ? stdout : ''

@@ -1,6 +1,6 @@
-//! What the system says no with, by the names that Node uses.
+//! System errors, by the names that Node uses.
 //!
-//! On Windows a Win32 error becomes the errno that Node would report for it, with the number that Node gives it there.
+//! On Windows a Win32 error becomes the errno that Node reports for it, with Node's error number.
 
 #[cfg(unix)]
 pub use nix::errno::Errno;

@@ -1,8 +1,9 @@
-// A drop-in for node:child_process: the same module with every function owned that does not block. See docs/child_process.md.
+// `spawn-owned/child_process`: a drop-in for node:child_process. Its asynchronous functions start
+// owned runs. See docs/child_process.md.
 
 import child_process from 'node:child_process'
-import { exec, execFile } from './exec.js'
-import { fork } from './fork.js'
-import { spawnOwned } from './index.js'
+import { exec, execFile } from './adapters/exec.js'
+import { fork } from './adapters/fork.js'
+import { spawn } from './adapters/spawn.js'
 
-export = { ...child_process, spawn: spawnOwned, fork, exec, execFile }
+export = { ...child_process, spawn, fork, exec, execFile }

@@ -1,4 +1,4 @@
-// `spawn-owned`, the command line. What each command does is in cli/commands/.
+// `spawn-owned`: the command line. Each command is a file in cli/commands/.
 
 import type * as Public from '../index.js'
 import { version } from '../package.json'
@@ -15,10 +15,10 @@ import { show } from './cli/commands/show.js'
 import { top } from './cli/commands/top.js'
 import { tree } from './cli/commands/tree.js'
 import { watch } from './cli/commands/watch.js'
+import { type Context, type Outcome, paintFor, widthFor } from './cli/context.js'
 import { helpOf, manPage, overview } from './cli/help.js'
 import { parse, type Request, UsageError } from './cli/parse.js'
-import { NothingFound } from './cli/runs.js'
-import { type Context, type Outcome, paintFor, widthFor } from './cli/terminal.js'
+import { NothingFound } from './cli/run-display.js'
 import { printable } from './cli/text.js'
 
 type Handler = (context: Context) => Outcome | Promise<Outcome>
@@ -27,10 +27,12 @@ const HANDLERS: Readonly<Record<string, Handler>> = {
   ps,
   tree,
   show,
+  inspect: show,
   top,
   events,
   metrics,
   cancel,
+  stop: cancel,
   reap,
   kill,
   watch,
@@ -39,8 +41,8 @@ const HANDLERS: Readonly<Record<string, Handler>> = {
   completion,
 }
 
-const [FAILED, MISUNDERSTOOD, NOTHING_FOUND] = [1, 2, 3]
-/** Where help is read, lines are not longer than this. */
+const [FAILED, MISUNDERSTOOD, NOTHING_FOUND, UNREADABLE] = [1, 2, 3, 4]
+/** The longest line of help. */
 const READABLE = 100
 
 async function main(argv: readonly string[]): Promise<Outcome> {
@@ -59,6 +61,33 @@ async function main(argv: readonly string[]): Promise<Outcome> {
   return (HANDLERS[request.command.name] as Handler)(contextOf(request))
 }
 
+/** The part of the registry that could not be read. */
+let problem: Public.RegistryProblem | undefined
+/** The command that exits with the exit status of its own command. */
+const PASSES_ON = 'run'
+
+/**
+ * Returns the exit code. An unreadable registry takes precedence over success and "nothing found".
+ */
+function finalOutcome(outcome: Outcome): Outcome {
+  const isClear = outcome === 0 || outcome === NOTHING_FOUND
+  return problem && isClear && process.argv[2] !== PASSES_ON ? UNREADABLE : outcome
+}
+
+/**
+ * Prints warnings about the registry. `top` owns the screen, so its warnings are printed at exit.
+ */
+function printWarnings(supervisor: Public.Supervisor, command: string, say: Context['say']): void {
+  supervisor.on('event', (event) => {
+    if (event.type !== 'registry') return
+    const { kind, message, path } = event
+    const warn = () => say(`spawn-owned: warning: ${message}`)
+    if (kind === 'unreadable' || kind === 'corrupt') problem ??= { kind, message, path }
+    if (command === 'top') process.once('exit', warn)
+    else warn()
+  })
+}
+
 function printed(lines: readonly string[], outcome: Outcome = 0): Outcome {
   process.stdout.write(`${lines.join('\n')}\n`)
   return outcome
@@ -67,6 +96,7 @@ function printed(lines: readonly string[], outcome: Outcome = 0): Outcome {
 function contextOf(request: Request): Context {
   const print = (...lines: string[]) => void process.stdout.write(lines.map((line) => `${line}\n`).join(''))
   const registryPath = request.text('registry')
+  const say = (line: string) => void process.stderr.write(`${printable(line)}\n`)
   let supervisor: Public.Supervisor | undefined
   return {
     request,
@@ -74,15 +104,21 @@ function contextOf(request: Request): Context {
       return require('./index.js') as typeof Public
     },
     get supervisor() {
-      supervisor ??= this.owned.createSupervisor(registryPath === undefined ? {} : { registryPath })
+      if (!supervisor) {
+        supervisor = this.owned.createSupervisor(registryPath === undefined ? {} : { registryPath })
+        printWarnings(supervisor, request.command.name, say)
+      }
       return supervisor
+    },
+    get problem() {
+      return problem ? { registryProblem: problem } : {}
     },
     json: request.flag('json'),
     width: widthFor(process.stdout, process.env),
     paint: paintFor(process.env, process.stdout.isTTY),
     print,
     printJson: (value) => print(JSON.stringify(value)),
-    say: (line) => void process.stderr.write(`${printable(line)}\n`),
+    say,
   }
 }
 
@@ -91,16 +127,32 @@ function explain(error: unknown): Outcome {
   const [where, outcome] =
     error instanceof UsageError
       ? [` Try "spawn-owned ${error.command ? `${error.command} ` : ''}--help".`, MISUNDERSTOOD]
-      : ['', error instanceof NothingFound ? NOTHING_FOUND : FAILED]
+      : ['', outcomeOf(error, code)]
   const sentence = /[.?!]$/.test(message) ? message : `${message}.`
   process.stderr.write(`${printable(`spawn-owned: ${sentence}${where}${code ? ` (${code})` : ''}`)}\n`)
   return outcome
 }
 
-/** Those that change something finish what they have begun, whether or not somebody listens. */
-const FINISHES = new Set(['cancel', 'reap', 'kill', 'run', 'watch'])
+/** The error codes of a registry that cannot be read at all. */
+const REFUSED = new Set<string | undefined>([
+  'ERR_OWNED_REGISTRY_UNREADABLE',
+  'ERR_OWNED_REGISTRY_SYMLINK',
+  'ERR_OWNED_REGISTRY_NOT_A_FILE',
+  'ERR_OWNED_REGISTRY_LINKED',
+  'ERR_OWNED_REGISTRY_FOREIGN',
+  'ERR_OWNED_REGISTRY_NEWER',
+  'ERR_OWNED_REGISTRY_CORRUPT',
+])
 
-// Whoever reads has had enough (`spawn-owned ps | head`), or the terminal is gone.
+function outcomeOf(error: unknown, code: string | undefined): Outcome {
+  if (error instanceof NothingFound) return NOTHING_FOUND
+  return REFUSED.has(code) && process.argv[2] !== PASSES_ON ? UNREADABLE : FAILED
+}
+
+/** The commands that terminate processes. They finish even if their output is closed. */
+const FINISHES = new Set(['cancel', 'stop', 'reap', 'kill', 'run', 'watch'])
+
+// The reader closed the pipe (`spawn-owned ps | head`), or the terminal is gone.
 for (const stream of [process.stdout, process.stderr]) {
   stream.on('error', () => {
     if (!FINISHES.has(process.argv[2] ?? '')) process.exit(0)
@@ -109,9 +161,9 @@ for (const stream of [process.stdout, process.stderr]) {
 
 main(process.argv.slice(2)).then(
   (outcome) => {
-    process.exitCode = outcome
+    process.exitCode = finalOutcome(outcome)
   },
   (error) => {
-    process.exitCode = explain(error)
+    process.exitCode = finalOutcome(explain(error))
   },
 )

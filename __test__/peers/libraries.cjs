@@ -6,7 +6,7 @@ const libraries = {
   zx: ({ $ }, file, args) => $`${file} ${args}`,
 }
 
-/** Nobody waits for its end: the bot is going to be killed. */
+/** The bot does not wait for the end of the command: the test kills the bot. */
 exports.startWith = (name, library, file, args) => {
   Promise.resolve(libraries[name](library, file, args)).catch(() => {})
 }

@@ -1,4 +1,4 @@
-// Processes as bots that are gone have left them, and what those bots have written about them.
+// Processes that ended bots have left, and the records that those bots wrote.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { captureStartToken } from 'spawn-owned'
@@ -6,10 +6,13 @@ import { program } from './fixtures.mjs'
 import { isWindows } from './system.mjs'
 import { openWitness } from './witness.mjs'
 
-/** A process that stands and belongs to nobody; it leads its group unless `detached` is false. It ends with the test at the latest. */
+/**
+ * A ready process without an owner. It leads its group unless `detached` is false. It ends with the
+ * test at the latest.
+ */
 export async function abandoned(t, { detached = true, fixture = 'stays', ready = 1 } = {}) {
   const witness = openWitness(t)
-  // Compiling it may take seconds, and its age counts.
+  // Compile first, because it may take seconds and the age of the process matters.
   const path = program(fixture)
   const startedAt = Date.now()
   const child = spawn(path, [witness.path], { detached, stdio: 'ignore' })
@@ -17,7 +20,7 @@ export async function abandoned(t, { detached = true, fixture = 'stays', ready =
   return { pid: child.pid, startedAt, startToken: captureStartToken(child.pid), witness, detached }
 }
 
-/** A process that is no more, by number and by name. */
+/** A process that has exited: its PID and start token. */
 export function gone() {
   const child = spawn('cat', { stdio: ['pipe', 'ignore', 'ignore'] })
   const token = captureStartToken(child.pid)
@@ -25,7 +28,7 @@ export function gone() {
   return once(child, 'exit').then(() => ({ pid: child.pid, token }))
 }
 
-/** What a bot that is gone has written about a process it had registered. */
+/** The record of an ended bot for a process that it had registered. */
 export async function recordOf({ pid, startedAt, startToken, detached }, more) {
   const bot = await gone()
   return {

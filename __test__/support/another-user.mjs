@@ -1,18 +1,21 @@
-// Users that have nothing to do with the bot's. Only root can be several of them.
+// Users that differ from the bot's user. Only root can start processes of several users.
 import { fork } from 'node:child_process'
 import { script } from './fixtures.mjs'
 import { isLinux, isNode, NO_PROC } from './system.mjs'
 
-export const [NOBODY, SOMEBODY] = [65_534, 65_533]
+export const [USER_A, USER_B] = [65_534, 65_533]
 
-/** Why a test with several users is left out, if it is. */
+/** Why a test with several users is left out, or false. */
 export const withoutUsers =
   (!isLinux && NO_PROC) ||
-  (!isNode && 'only Node becomes another user') ||
-  (process.getuid?.() !== 0 && 'only root can be several users')
+  (!isNode && 'only Node can switch to another user') ||
+  (process.getuid?.() !== 0 && 'only root can start processes of several users')
 
-/** One of them, in a process of its own: `await user.ask('kill', pid, 'SIGKILL')`, see fixtures/another-user.mjs. */
-export async function startUser(t, uid = NOBODY) {
+/**
+ * A process of another user: `await user.ask('kill', pid, 'SIGKILL')`, see
+ * fixtures/another-user.mjs.
+ */
+export async function startUser(t, uid = USER_A) {
   const child = fork(script('another-user.mjs'), [String(uid)], {
     stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
   })

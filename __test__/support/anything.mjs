@@ -1,14 +1,18 @@
-// Values that no caller should pass, and some do. Those that throw say so, so that their own error is told from one of ours.
+// Values that no caller should pass. Those that throw use OwnError, so that their errors differ
+// from ours.
 import { inspect } from 'node:util'
 
-/** What a getter or a conversion of these values throws: the caller's own, and passed on as in Node. */
+/**
+ * Thrown by a getter or a conversion of such a value. It belongs to the caller and is passed on, as
+ * in Node.
+ */
 export class OwnError extends Error {}
 
 const fails = () => {
   throw new OwnError('thrown by a value that was passed')
 }
 
-/** An object of which nothing can be read. */
+/** An object whose properties cannot be read. */
 const unreadable = () =>
   new Proxy(
     {},
@@ -34,7 +38,7 @@ function rejected() {
   return promise
 }
 
-/** Made anew for each use: somebody may change them. */
+/** Created anew for each use, because a call may change them. */
 const values = [
   () => undefined,
   () => null,
@@ -99,7 +103,7 @@ const values = [
   () => globalThis,
 ]
 
-/** Rare, because they take their time. */
+/** Rare, because they are slow. */
 const huge = [
   () => 'x'.repeat(10_000_000),
   () => '\ud800'.repeat(1_000_000),
@@ -108,25 +112,28 @@ const huge = [
   () => Array.from({ length: 1000 }).reduce((inner) => [inner], []),
 ]
 
-/** One of them. */
+/** One of these values. */
 export function anything(random) {
   const from = random() < 0.03 ? huge : values
   return from[Math.floor(random() * from.length)]()
 }
 
-/** An object with all of these, or a few of them, which may be read only once, or not at all. */
+/** An object with all or some of these properties. Some can be read only once, or not at all. */
 export function disturbed(random, base, names) {
   const count = 1 + Math.floor(random() * 3)
   const changed = Array.from({ length: count }, () => names[Math.floor(random() * names.length)])
   const given = { ...base }
-  for (const name of changed) given[name] = anything(random)
+  // The prototype comes last: with some prototypes no property can be set any more.
+  const isInherited = (name) => name === '__proto__'
+  for (const name of changed.filter((name) => !isInherited(name))) given[name] = anything(random)
+  for (const name of changed.filter(isInherited)) given[name] = anything(random)
   if (random() < 0.1) Object.defineProperty(given, changed[0], { get: fails, enumerable: true })
   if (random() < 0.1) return Object.freeze(given)
   if (random() < 0.1) return new Proxy(given, {})
   return given
 }
 
-/** What was passed, for people. */
+/** The passed value as text. */
 export function described(value) {
   try {
     return inspect(value, { depth: 3, maxStringLength: 60, maxArrayLength: 5, customInspect: false }).slice(
@@ -134,6 +141,6 @@ export function described(value) {
       600,
     )
   } catch (error) {
-    return `what cannot be shown (${error.message})`
+    return `a value that cannot be printed (${error.message})`
   }
 }

@@ -1,26 +1,21 @@
-// Bots in processes of their own, which do what a test tells them, and the registries they leave.
+// Bots in their own processes, which carry out requests of a test, and their registries.
 import assert from 'node:assert/strict'
 import { execFile, execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import {
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  readlinkSync,
-  writeFileSync,
-} from 'node:fs'
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { basename, dirname, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { createSupervisor } from 'spawn-owned'
 import { program, script } from './fixtures.mjs'
-import { isMacos, isWindows, removeFolder } from './system.mjs'
+import { isLinux, isMacos, isWindows, removeFolder } from './system.mjs'
 import { openWitness } from './witness.mjs'
 
-/** A bot on this registry, started by `within` if that is given. It goes with the test, and its runs with it. */
+/**
+ * A bot on this registry, started by `within` if that is given. The bot and its runs end with the
+ * test.
+ */
 export async function startBot(t, registryPath, { env, leaseMs, within = [] } = {}) {
   const options = JSON.stringify({ registryPath, leaseMs })
   const [command, ...args] = [...within, process.execPath, script('bot-to-order.mjs'), options]
@@ -34,7 +29,10 @@ export async function startBot(t, registryPath, { env, leaseMs, within = [] } = 
   return bot
 }
 
-/** Runs fixtures/does-one-thing.mjs, and resolves with its lines when it has ended. `child` is the script itself. */
+/**
+ * Runs fixtures/does-one-thing.mjs and resolves with its output lines after its end. `child` is the
+ * script.
+ */
 export function inAScript(path, thing, ...args) {
   const command = [script('does-one-thing.mjs'), thing, ...args.map((arg) => JSON.stringify(arg))]
   const env = { ...process.env, SPAWN_OWNED_REGISTRY: path }
@@ -62,7 +60,7 @@ class Bot {
       this.complaint += text
     })
     child.on('message', (answer) => this.#settle(answer))
-    // Not at its exit, which may be heard of before its last answer.
+    // Not at its exit, which may come before its last answer.
     child.on('disconnect', () => this.#fail())
     this.ready = this.#promise(0)
   }
@@ -71,7 +69,7 @@ class Bot {
     return this.#child.pid
   }
 
-  /** Has it carry out an order of fixtures/bot-to-order.mjs. */
+  /** Sends a request of fixtures/bot-to-order.mjs. */
   ask(order, ...args) {
     const id = this.#next++
     const answer = this.#promise(id)
@@ -83,18 +81,18 @@ class Bot {
     process.kill(this.pid, signal)
   }
 
-  /** Resolves with its exit code, or the signal that has ended it. */
+  /** Resolves with its exit code, or the signal that ended it. */
   get ended() {
     return this.#ended.then(([code, signal]) => code ?? signal)
   }
 
-  /** SIGKILL, unless it is asked more politely. Its keepers live to see it. */
+  /** Sends SIGKILL, or the given signal. Its keepers survive. */
   async kill(signal = 'SIGKILL') {
     this.#child.kill(signal)
     return await this.ended
   }
 
-  /** The same of bot, zygote and keepers. On Windows there are none. */
+  /** Kills bot, zygote and keepers. On Windows there are no helpers. */
   async killWithHelpers() {
     if (isWindows) return await this.kill()
     await killWithHelpers(this.pid)
@@ -103,7 +101,7 @@ class Bot {
 
   #promise(id) {
     const promise = new Promise((resolve, reject) => this.#answers.set(id, { resolve, reject }))
-    // Not everybody who asks a bot that is about to be killed waits for an answer.
+    // A test may send a request to a bot that is about to be killed, and not wait for the answer.
     promise.catch(() => {})
     return promise
   }
@@ -121,7 +119,7 @@ class Bot {
   }
 }
 
-/** SIGKILL of a bot, its zygote and its keepers, so that none of them gets to do anything about the others. */
+/** Kills a bot, its zygote and its keepers, so that none reacts to the death of another. */
 export async function killWithHelpers(bot) {
   const zygotes = childrenOf(bot).filter(isHelper)
   const keepers = zygotes.flatMap(childrenOf).filter(isHelper)
@@ -132,15 +130,15 @@ export async function killWithHelpers(bot) {
   for (const pid of victims) await gone(pid)
 }
 
-// ---- registries ------------------------------------------------------------------------------------------------------
+// ---- registries ---------------------------------------------------------------------------------
 
 const folders = []
 
-/** The path of a registry in a folder of its own, with these entries if any are given. */
+/** The path of a registry in its own folder, with these entries if given. */
 export function freshRegistry(entries) {
   const folder = mkdtempSync(join(tmpdir(), 'registry-'))
   folders.push(folder)
-  // Last: what is flushed when the process ends would bring a folder back.
+  // Last, because a flush at process exit would create the folder again.
   process.off('exit', removeFolders).on('exit', removeFolders)
   const path = join(folder, 'data', 'process-registry.json')
   if (entries) fill(path, entries)
@@ -151,13 +149,13 @@ function removeFolders() {
   for (const folder of folders) removeFolder(folder)
 }
 
-/** As if bots had left these entries. */
+/** Writes these entries, as if bots had left them. */
 export function fill(path, entries) {
   mkdirSync(dirname(path))
   writeFileSync(path, JSON.stringify({ version: 1, entries }), { mode: 0o600 })
 }
 
-/** This process as one more bot on the registry, and what it is told. */
+/** This process as one more bot on the registry, with its events. */
 export function supervise(registryPath, options) {
   const supervisor = createSupervisor({ registryPath, ...options })
   const events = []
@@ -165,16 +163,16 @@ export function supervise(registryPath, options) {
   return Object.assign(supervisor, { events })
 }
 
-/** The entries of the file, as anybody can read them; none, as long as there is no file. */
+/** The entries of the file; none if there is no file. */
 export const entriesOf = (path) => (existsSync(path) ? JSON.parse(readFileSync(path, 'utf8')).entries : [])
 
-/** When the file has followed. How soon it does is for registry.test.mjs and the bench to tell. */
+/** Waits until the file has `count` entries. registry.test.mjs and the bench check how soon. */
 export async function fileHas(path, count) {
   const has = () => (existsSync(path) ? entriesOf(path).length : -1)
   await until(() => has() === count, `the file has ${count} entries`)
 }
 
-/** Every file of the registry with what is in it: what a dry run must not change. */
+/** Every file of the registry with its content, which a dry run must not change. */
 export function filesOf(path) {
   const folder = dirname(path)
   return readdirSync(folder).map((name) => [name, readFileSync(join(folder, name), 'utf8')])
@@ -186,12 +184,12 @@ export function altered(token, { pid, start, ns, boot }) {
   return [pid ?? oldPid, start ?? oldStart, ns ?? oldNs, boot ?? oldBoot.join(':')].join(':')
 }
 
-/** One of a process that is not any more. */
+/** The token of an earlier process with the same PID. */
 export const past = (token) => altered(token, { start: BigInt(token.split(':')[1]) - 1n })
 
-// ---- processes --------------------------------------------------------------------------------------------------------
+// ---- processes ----------------------------------------------------------------------------------
 
-/** A process that is nobody's run, with a witness of its own. */
+/** A process that belongs to no run, with its own witness. */
 export async function bystander(t, { name = 'stays', processes = 1, ...options } = {}) {
   const witness = openWitness(t)
   const child = spawn(program(name), [witness.path], { detached: true, stdio: 'ignore', ...options })
@@ -200,26 +198,28 @@ export async function bystander(t, { name = 'stays', processes = 1, ...options }
   return { pid: child.pid, child, witness }
 }
 
-/** Starts a command below a parent that never waits: it will be a zombie. Resolves with its number. */
+/**
+ * Starts a command below a parent that never waits, so it becomes a zombie. Resolves with its PID.
+ */
 export async function neverWaitedFor(t, command, ...args) {
   const line = '"$@" & echo $!; exec sleep 60'
   const parent = spawn('sh', ['-c', line, 'sh', command, ...args], { stdio: ['ignore', 'pipe', 'ignore'] })
   t.after(() => parent.kill('SIGKILL'))
   const pid = Number(await once(parent.stdout, 'data'))
-  // A shell would wait; `sleep` does not.
+  // A shell would wait for the child; `sleep` does not.
   const name = () =>
     isMacos ? statOf(parent.pid).name : readFileSync(`/proc/${parent.pid}/comm`, 'utf8').trim()
-  await until(() => name() === 'sleep', 'the shell is no more')
+  await until(() => name() === 'sleep', 'the shell has executed sleep')
   return pid
 }
 
 export const assertGone = (witness) => assert.ok(witness.isGone(), `processes exist:\n${witness.holders()}`)
-export const assertAlive = (witness) => assert.equal(witness.isGone(), false, 'it was ended')
+export const assertAlive = (witness) => assert.equal(witness.isGone(), false, 'the process was ended')
 
-/** The number of its keeper; `undefined`, if it has none. */
+/** The PID of its keeper, or `undefined`. */
 export const keeperOf = ({ keeper }) => keeper && Number(keeper.startToken.split(':')[0])
 
-/** Stops a run's keeper, and the zygote, which would wake it. */
+/** Stops the keeper of a run, and the zygote, which would continue the keeper. */
 export async function stopKeeper(t, record) {
   const keeper = keeperOf(record)
   const helpers = [statOf(keeper).parent, keeper].filter(isHelper)
@@ -244,7 +244,10 @@ const pids = () =>
         .filter((name) => /^\d+$/.test(name))
         .map(Number)
 
-/** All processes, as a witness that has nothing to do with us sees them: macOS has no /proc, and its `ps` no sessions. */
+/**
+ * All processes, from a source independent of the product. macOS has no /proc, and its `ps` shows
+ * no sessions.
+ */
 function listed() {
   const lines = execFileSync('ps', ['-axo', 'pid=,ppid=,pgid=,stat=,comm='], { encoding: 'utf8' })
   return lines
@@ -260,20 +263,46 @@ export const childrenOf = (parent) => pids().filter((pid) => quietly(() => statO
 
 export function isHelper(pid) {
   if (isMacos) return quietly(() => statOf(pid).name.startsWith('spawn-owned-keep')) ?? false
-  return quietly(() => basename(readlinkSync(`/proc/${pid}/exe`)).startsWith('spawn-owned-keeper')) ?? false
+  // By its name: an unprivileged user cannot read /proc/PID/exe.
+  return (
+    quietly(() => /^owned-(keeper|zygote|stub)$/.test(readFileSync(`/proc/${pid}/comm`, 'utf8').trim())) ??
+    false
+  )
 }
 
-/** As /proc has it; on Windows `R` for all that live. */
+/** The state as in /proc; on Windows `R` for every live process. */
 export const stateOf = (pid) => quietly(() => (isWindows ? process.kill(pid, 0) && 'R' : statOf(pid).state))
 
-/** For processes with one thread that are neither a witness's nor children of ours. A zombie is gone, and so is who never was. */
+/**
+ * For processes with one thread that hold no witness and are not our children. A zombie counts as
+ * gone, and so does a process that never existed.
+ */
 export const gone = (pid) =>
   until(() => pid === undefined || [undefined, 'Z', 'X'].includes(stateOf(pid)), `process ${pid} is gone`)
 
-/** All of a group; on Windows, where there are none, its leader. */
+/**
+ * Sends SIGKILL, and resolves when the process is dead with all its threads. Until then the kernel
+ * still accepts connections at its port. On a busy machine that takes a while.
+ */
+export async function killed(pid) {
+  process.kill(pid, 'SIGKILL')
+  await until(() => isDead(pid), `process ${pid} is dead`)
+}
+
+/** State Z is that of the main thread. Other threads may still run. */
+function isDead(pid) {
+  const state = stateOf(pid)
+  if (state === 'Z' && isLinux) return (quietly(() => readdirSync(`/proc/${pid}/task`).length) || 0) <= 1
+  return [undefined, false, 'Z', 'X'].includes(state)
+}
+
+/** Kills a group; on Windows, which has no groups, its leader. */
 export const killGroup = (leader) => process.kill(isWindows ? leader : -leader, 'SIGKILL')
 
-/** The same for all of a group. Descriptors are closed a moment before: a witness that is at its end is not enough. */
+/**
+ * Resolves when a whole group is dead. EOF at a witness is not enough: file descriptors close a
+ * moment earlier.
+ */
 export const groupGone = (group) =>
   isWindows
     ? gone(group)
@@ -284,7 +313,10 @@ function isAliveIn(group, pid) {
   return stat?.group === group && !['Z', 'X'].includes(stat.state)
 }
 
-/** For what tells nobody when it happens. The limit is far beyond any promise: it is for what never does. */
+/**
+ * Polls for conditions without an event. The limit is far above any promise; it catches what never
+ * happens.
+ */
 export async function until(condition, what, withinMs = 30_000) {
   const giveUpAt = performance.now() + withinMs
   for (;;) {

@@ -1,15 +1,15 @@
-// A real browser, Debian's Chromium without a window: a dozen processes, two of which (its crash handlers) have left session, group and
-// parent before anybody sees them.
+// A real browser, Debian's Chromium without a window: a dozen processes. Two of them (its crash
+// handlers) have left session, group and parent before an observer sees them.
 import assert from 'node:assert/strict'
 import { accessSync, constants, existsSync, mkdtempSync, readFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
 import { until } from './bots.mjs'
 import { script } from './fixtures.mjs'
-import { assertNobodyNames, endWhoNames, whoNames } from './onlooker.mjs'
+import { assertNoProcessNames, endWhoNames, whoNames } from './onlooker.mjs'
 import { isLinux, NO_PROC, removeFolder } from './system.mjs'
 
-/** Where it is; `undefined`, if it is not installed. */
+/** Its path, or `undefined` if it is not installed. */
 export const browser = (process.env.PATH ?? '')
   .split(delimiter)
   .map((folder) => join(folder, 'chromium'))
@@ -17,10 +17,9 @@ export const browser = (process.env.PATH ?? '')
 
 /** Why tests that need it are skipped, or false. */
 export const withoutBrowser =
-  (!isLinux && NO_PROC) ||
-  (!browser && 'needs Chromium, which `npm test` installs on Debian if it may: apt-get install chromium')
+  (!isLinux && NO_PROC) || (!browser && 'needs Chromium (Debian: apt-get install chromium)')
 
-/** On a busy machine it takes a while. */
+/** On a busy machine it takes a while to start. */
 const STANDS_MS = 60_000
 
 const HEADLESS = [
@@ -31,7 +30,7 @@ const HEADLESS = [
 const TITLE = 'owned'
 const PAGE = `data:text/html,<title>${TITLE}</title>`
 
-/** A new profile for the test `t`, in a home of its own: whoever uses it can be told by that. */
+/** A new profile for the test `t` in its own home, which identifies its processes. */
 export function openProfile(t) {
   const profile = new Profile()
   t.after(() => profile.remove())
@@ -43,18 +42,18 @@ class Profile {
   #data = join(this.#home, 'profile')
   #address = join(this.#data, 'DevToolsActivePort')
 
-  /** It is here that it writes down crashes, and has sockets and files of its own. */
+  /** It writes crash reports, sockets and files there. */
   env = {
     ...process.env,
     ...{ HOME: this.#home, TMPDIR: this.#home, XDG_CONFIG_HOME: this.#home, XDG_CACHE_HOME: this.#home },
   }
 
-  /** The command that starts a browser on it, with a page. */
+  /** The command that starts a browser with this profile and a page. */
   get command() {
     return this.#start('--remote-debugging-port=0')
   }
 
-  /** The command that has it print that page, and end. */
+  /** The command that prints that page and exits. */
   get task() {
     return this.#start('--dump-dom')
   }
@@ -63,7 +62,7 @@ class Profile {
     return whoNames(this.#home)
   }
 
-  /** Those that are helpers of this kind. */
+  /** Its helpers of this kind. */
   helpers(kind) {
     return this.processes().filter(({ line }) => line.includes(kind))
   }
@@ -72,7 +71,7 @@ class Profile {
     return existsSync(this.#address)
   }
 
-  /** Whether a page is there that a renderer has read. */
+  /** Whether a renderer has loaded a page. */
   async hasPage() {
     if (!this.isListening()) return false
     const [port] = readFileSync(this.#address, 'utf8').split('\n')
@@ -84,7 +83,7 @@ class Profile {
   }
 
   assertUnused() {
-    assertNobodyNames(this.#home)
+    assertNoProcessNames(this.#home)
   }
 
   async remove() {
@@ -97,7 +96,7 @@ class Profile {
   }
 }
 
-/** How far it has come when it is ended. */
+/** The stage at which the browser is ended. */
 export const stages = {
   'at once': async () => {},
   'with its first helper': (profile) => reached(() => profile.helpers('--type=').length > 0),
@@ -109,11 +108,14 @@ export const stages = {
   },
 }
 
-const reached = (isReached) => until(isReached, 'the browser has come so far', STANDS_MS)
+const reached = (isReached) => until(isReached, 'the browser has reached this stage', STANDS_MS)
 
 const wrapped = (how) => (command) => [process.execPath, script('starts.mjs'), how, ...command]
 
-/** How it is started. All but the first leave at the end of their input at the latest; the browser does not read it. */
+/**
+ * Ways to start it. All except the first exit at the end of their stdin at the latest; the browser
+ * does not read it.
+ */
 export const starts = {
   directly: (command) => command,
   'by a shell': (command) => ['bash', '-c', '"$@" </dev/null & read -r _; exit 0', 'bash', ...command],

@@ -1,4 +1,4 @@
-// Runs of this process in cgroups of their own, and what must be true when they are over.
+// Runs of this process in their own cgroups, and what must hold after their end.
 import assert from 'node:assert/strict'
 import { existsSync } from 'node:fs'
 import { list, spawnOwned } from 'spawn-owned'
@@ -7,7 +7,7 @@ import { openWitness } from './witness.mjs'
 
 export const inCgroup = { containment: 'cgroup' }
 
-/** A tree that stands in a cgroup, and where that is. */
+/** A ready tree in a cgroup, and the path of the cgroup. */
 export async function standing(t, { command, ready }, more) {
   const witness = openWitness(t)
   const [file, args] = command(witness.path)
@@ -27,5 +27,5 @@ export function assertOver(exit, { witness, cgroup }, reason) {
   assertGone(witness)
   assert.equal(exit.reason, reason)
   assert.deepEqual(exit.survivors, [])
-  assert.equal(existsSync(cgroup), false, 'its cgroup is left')
+  assert.equal(existsSync(cgroup), false, 'its cgroup still exists')
 }

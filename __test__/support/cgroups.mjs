@@ -1,15 +1,15 @@
-// Cgroups as the kernel shows them to anybody, found without the code under test.
+// Cgroups as the kernel shows them, found without the code under test.
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { isWindows } from './system.mjs'
 
-/** Our own cgroup's directory; undefined if it cannot be seen. */
+/** The directory of our own cgroup, or undefined if it is not visible. */
 export const base = ownDirectory()
 
-/** Why there are no cgroups to be had here; false if there are. */
+/** Why cgroups cannot be used, or false. */
 export const unavailable = whyNot()
 
-/** The controllers that runs could be given limits with. */
+/** The controllers that can limit runs. */
 export const controllers = base
   ? readFileSync(join(base, 'cgroup.controllers'), 'utf8').trim().split(' ')
   : []
@@ -19,24 +19,24 @@ function ownDirectory() {
   const mounts = readFileSync('/proc/self/mountinfo', 'utf8').split('\n')
   const mount = mounts.find((line) => line.includes(' - cgroup2 '))?.split(' ')
   const own = cgroupOf('self')
-  // Whoever is in a part of it that is mounted elsewhere can test that by hand.
+  // Other mounts of a part of the hierarchy are not supported.
   return mount?.[3] === '/' && own !== undefined ? join(mount[4], own).replace(/\/$/, '') : undefined
 }
 
 function whyNot() {
-  if (base === undefined) return 'no cgroup v2 is mounted here'
-  if (existsSync('/run/systemd/system')) return 'systemd manages the cgroups here'
+  if (base === undefined) return 'no cgroup v2 is mounted'
+  if (existsSync('/run/systemd/system')) return 'systemd manages the cgroups'
   const probe = join(base, `test-${process.pid}`)
   try {
     mkdirSync(probe)
     rmdirSync(probe)
     return false
   } catch ({ code }) {
-    return `no cgroup can be made in ${base} (${code})`
+    return `cannot create a cgroup in ${base} (${code})`
   }
 }
 
-/** The cgroup of a process, as it is for `/proc`. */
+/** The cgroup of a process, from `/proc`. */
 export function cgroupOf(pid) {
   const lines = readFileSync(`/proc/${pid}/cgroup`, 'utf8').split('\n')
   return lines.find((line) => line.startsWith('0::'))?.slice(3)
@@ -46,7 +46,7 @@ export const isIn = (pid, directory) => cgroupOf(pid).split('/').at(-1) === dire
 
 export const moveInto = (directory, pid) => writeFileSync(join(directory, 'cgroup.procs'), `${pid}`)
 
-/** A cgroup that goes with the test, and whoever is in it. */
+/** A cgroup that is removed with the test, after its processes are killed. */
 export function foreignCgroup(t, name) {
   const directory = join(base, name)
   mkdirSync(directory)
@@ -54,7 +54,7 @@ export function foreignCgroup(t, name) {
   return directory
 }
 
-/** Kills whoever is in it, below it too. */
+/** Kills all processes in it and below it. */
 export const killAll = (directory) => writeFileSync(join(directory, 'cgroup.kill'), '1')
 
 export const isEmpty = (directory) =>
@@ -67,5 +67,5 @@ async function remove(directory) {
   rmdirSync(directory)
 }
 
-/** Those that have the name of a run's, in our own. */
+/** The cgroups of runs in our own cgroup. */
 export const runCgroups = () => readdirSync(base).filter((name) => name.startsWith('spawn-owned-'))

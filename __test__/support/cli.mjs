@@ -1,11 +1,12 @@
-// The command line, used as a script would use it. (As a person would, at a terminal: openTerminal with `cli`.)
+// The command line, as a script uses it. (openTerminal with `cli` uses it as a person at a
+// terminal.)
 import { spawn } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 
 /** The program that npm installs as `spawn-owned`. */
 export const cli = fileURLToPath(new URL('../../dist/cli.js', import.meta.url))
 
-/** Runs it to its end, on this registry. `started` is given the process. */
+/** Runs it to its end, on this registry. `started` gets the process. */
 export async function spawnOwnedCli(registryPath, args, { env = {}, input, started, ...options } = {}) {
   const child = spawn(process.execPath, [cli, ...args], {
     ...options,

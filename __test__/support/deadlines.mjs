@@ -1,4 +1,4 @@
-// Runs with deadlines, and programs that talk or do not.
+// Runs with timeouts, and programs that write output or none.
 import assert from 'node:assert/strict'
 import { assertGone, freshRegistry, supervise } from './bots.mjs'
 import { program } from './fixtures.mjs'
@@ -7,20 +7,26 @@ import { openWitness } from './witness.mjs'
 
 export const FOR_EVER = 1e8
 
-/** A silence that no busy machine keeps by accident: what is to talk all the while does so 50 times as often. */
+/**
+ * An idle time that does not occur by accident on a busy machine: programs that write regularly do
+ * so 50 times as often.
+ */
 export const SILENCE_MS = 1500
 export const OFTEN_MS = SILENCE_MS / 50
-/** The time in which one that is not heard of would have been ended twice. */
+/** Long enough for two idle timeouts, if output were not noticed. */
 export const LONG_MS = 2 * SILENCE_MS
 
-/** Words on a descriptor, so often and so many times (0: for ever). */
+/** Writes to a file descriptor every `everyMs`, `times` times (0: for ever). */
 export const talking = (to, everyMs = OFTEN_MS, times = 0) => [
   program('talks'),
   [to, everyMs, times].map(String),
 ]
 export const silent = () => [program('stays'), []]
 
-/** A run of this process, standing, with a supervisor of its own. The witness is the first argument, or the last one of `sh`. */
+/**
+ * A ready run of this process, with its own supervisor. The witness is the first argument, or the
+ * last one of `sh`.
+ */
 export async function standing(t, [command, args], { ready = 1, ...more } = {}) {
   const here = supervise(freshRegistry())
   const witness = openWitness(t)
@@ -32,7 +38,7 @@ export async function standing(t, [command, args], { ready = 1, ...more } = {}) 
   return { child, from, here, witness }
 }
 
-/** It ends because it was silent for so long, and not before. */
+/** Asserts that the idle timeout ended it, and not too early. */
 export async function assertSilenced({ child, witness }, limitMs = SILENCE_MS) {
   const exit = await child.wait()
   assertGone(witness)

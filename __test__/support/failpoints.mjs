@@ -1,4 +1,4 @@
-// An addon of its own, compiled with the failpoints that releases do not have. The first build takes a while.
+// An addon with failpoints, which releases do not have. The first build takes a while.
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { copyFileSync, cpSync, existsSync, mkdirSync } from 'node:fs'
@@ -12,7 +12,7 @@ const target = join(root, 'target', 'failpoints')
 /** Where a build on another system leaves it. */
 const forWine = join(root, 'target', 'windows', 'failpoints', 'spawn-owned.node')
 
-/** Why there is none; false if there is. Nothing can be built within Wine. */
+/** Why there is no such addon, or false. Wine cannot build it. */
 export const withoutFailpoints =
   isWine && !existsSync(forWine) && 'no addon with failpoints was built for Windows'
 
@@ -20,7 +20,7 @@ export const withoutFailpoints =
 export function buildFailpointsAddon(file) {
   if (isWine) return copyFileSync(forWine, file)
   const build = ['build', '--quiet', '--release', '--lib', '--features', 'failpoints', '--target-dir', target]
-  // The release profile for how it treats panics, but not for its speed.
+  // The release profile, because of its panic strategy; without optimization.
   const quick = { LTO: 'off', CODEGEN_UNITS: '16', OPT_LEVEL: '0' }
   const profile = Object.entries(quick).map(([name, value]) => [`CARGO_PROFILE_RELEASE_${name}`, value])
   const env = { ...process.env, ...Object.fromEntries(profile) }
@@ -29,7 +29,7 @@ export function buildFailpointsAddon(file) {
   copyFileSync(join(target, 'release', isWindows ? 'spawn_owned.dll' : 'libspawn_owned.so'), file)
 }
 
-/** The package in `directory`, with that addon. Scripts there import it by its name. */
+/** Installs the package with that addon in `directory`. Scripts there import it by its name. */
 export function installWithFailpoints(directory) {
   const native = join(directory, 'native')
   mkdirSync(native, { recursive: true })

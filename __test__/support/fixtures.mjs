@@ -1,4 +1,5 @@
-// Where the fixture programs are; those in C are compiled on first use and again when their source changed.
+// The paths of the fixture programs. Those in C are compiled on first use, and again when their
+// source changes.
 import { execFileSync } from 'node:child_process'
 import { mkdirSync, renameSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
@@ -17,7 +18,7 @@ export const addon = at(
 /** Path of a script among the fixtures. */
 export const script = at
 
-/** Path of the program built from `fixtures/<name>.c`, or of the one that stands for it on Windows. */
+/** Path of the program built from `fixtures/<name>.c`, or of its replacement on Windows. */
 export function program(name) {
   if (!compiled.has(name)) compiled.set(name, isWindows ? forWindows(name) : compile(name))
   return compiled.get(name)
@@ -38,8 +39,8 @@ function forWindows(name) {
   return join(WINDOWS_PROGRAMS, `${name}.exe`)
 }
 
-// Test files run in parallel processes: each compiles under a name of its own, and rename makes the last one
-// win without anybody ever executing half a file.
+// Test files run in parallel processes. Each compiles to its own temporary name and renames it, so
+// that no process executes a partial file.
 function compile(name, ...more) {
   const source = at(`${name}.c`)
   const binary = at(`bin/${name}`)
@@ -54,7 +55,7 @@ function compile(name, ...more) {
     renameSync(unfinished, binary)
   } catch (error) {
     rmSync(unfinished, { force: true })
-    throw new Error(`the tests need a C compiler as \`cc\`, and it must take ${source}: ${error.message}`)
+    throw new Error(`the tests need a C compiler named \`cc\`, and it failed on ${source}: ${error.message}`)
   }
   return binary
 }

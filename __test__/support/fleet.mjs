@@ -1,4 +1,4 @@
-// examples/fleet for real: a Redis of its own for each test, hosts that are folders, and what a person does about them.
+// examples/fleet with real processes: each test has its own Redis; hosts are folders.
 import { execFile, execFileSync, spawn, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
@@ -13,20 +13,23 @@ import { program } from './fixtures.mjs'
 import { isLinux, isNode, NO_PROC, removeFolder } from './system.mjs'
 import { openWitness } from './witness.mjs'
 
-/** Why there is no fleet here; `false` if there is one. */
+/** Why the fleet cannot run, or `false`. */
 export const noFleet = whyNot()
 
 function whyNot() {
   if (!isLinux) return NO_PROC
   if (!isNode) return 'the programs of this example are written for Node'
   const { status } = spawnSync('redis-server', ['--version'])
-  return status !== 0 && 'there is no redis-server here, and nobody could install it (Debian: redis-server)'
+  return status !== 0 && 'needs Redis (Debian: apt-get install redis-server)'
 }
 
-/** Lease, grace, lock and retry, in seconds: the lock is for the sum of the first three. */
+/** Lease, grace, lock and retry, in seconds: the lock lasts for the sum of the first three. */
 const TIMES = { FLEET_LEASE: '3', FLEET_GRACE: '1', FLEET_MARGIN: '2', FLEET_RETRY: '0.5' }
 
-/** A Redis, an empty fleet on it, and one job to be run once at a time. All of it goes with the test. */
+/**
+ * A Redis with an empty fleet and one job that must run once at a time. All of it ends with the
+ * test.
+ */
 export async function startFleet(t, times) {
   const folder = mkdtempSync(join(tmpdir(), 'fleet-'))
   const fleet = new Fleet(t, folder, { ...process.env, ...TIMES, ...times })
@@ -49,11 +52,11 @@ class Fleet {
     this.job = new LockedJob(t, folder)
   }
 
-  /** With its files: what it has said yes to it still knows when it is started again. */
+  /** With its files, so that a restarted Redis keeps what it has confirmed. */
   async startRedis() {
     const options = ['--port', '0', '--unixsocket', this.socket, '--save', '', '--appendonly', 'yes']
     this.#redis = spawn('redis-server', [...options, '--dir', this.#folder], { stdio: 'ignore' })
-    await until(() => isAnswered(this.socket), 'redis is up')
+    await until(() => isAnswered(this.socket), 'Redis is up')
   }
 
   async killRedis() {
@@ -63,12 +66,13 @@ class Fleet {
     await exit
   }
 
-  /** Redis last: whoever misses it would say so. */
+  /** Redis last, because other programs would report that it is gone. */
   async close() {
     await Promise.all(this.#programs.map((one) => one.kill()))
     await this.killRedis()
     removeFolder(this.#folder)
-    // What a supervisor of this process flushes at the very end would bring it back.
+    // At process exit, because the last flush of a supervisor of this process would create the
+    // folder again.
     if (this.#hasWorkerHere) process.on('exit', () => removeFolder(this.#folder))
   }
 
@@ -88,7 +92,7 @@ class Fleet {
     return one
   }
 
-  /** `node fleet.mjs ARGS`: what it says, whatever it exits with. */
+  /** The output of `node fleet.mjs ARGS`, with any exit code. */
   async cli(...args) {
     const command = [join(this.example, 'fleet.mjs'), ...args]
     const { env } = this
@@ -101,7 +105,7 @@ class Fleet {
     return execFileSync(process.execPath, command, { env: this.env, encoding: 'utf8' }).trim()
   }
 
-  /** What a worker of this host has, in this process. */
+  /** The parts of a worker of this host, in this process. */
   async workerHere(t, host) {
     this.#hasWorkerHere = true
     Object.assign(process.env, TIMES)
@@ -109,7 +113,7 @@ class Fleet {
     const [{ runJob }, { Claims }, { connect, thisHost }] = await Promise.all(
       ['run.mjs', 'claims.mjs', 'settings.mjs'].map(from),
     )
-    // Without a pause in between: other tests do the same.
+    // Synchronously, because other tests do the same.
     Object.assign(process.env, this.env, { FLEET_FOLDER: host.folder })
     const [redis, { supervisor }] = [connect(), thisHost()]
     t.after(() => redis.disconnect())
@@ -118,7 +122,7 @@ class Fleet {
 
   status = async (id) => (await this.cli('status', id)).split('\t')[1]
 
-  /** What the queue itself says. */
+  /** The state of a job in the queue itself. */
   async inTheQueue(id) {
     const { Queue } = await importPeer('bullmq')
     const { Redis } = await importPeer('ioredis')
@@ -134,7 +138,7 @@ class Fleet {
   }
 }
 
-/** A worker and a reaper on a registry of their own: to the fleet that is a machine. */
+/** A worker and a reaper on their own registry: the fleet sees it as a machine. */
 class Host {
   #start
 
@@ -181,8 +185,8 @@ class Program {
 
   async says(pattern) {
     const isOver = () => this.#child.exitCode !== null || this.#child.signalCode !== null
-    await until(() => pattern.test(this.said) || isOver(), `it says ${pattern}, and not:\n${this.said}`)
-    if (!pattern.test(this.said)) throw new Error(`it has ended, and said:\n${this.said}`)
+    await until(() => pattern.test(this.said) || isOver(), `it prints ${pattern}; so far:\n${this.said}`)
+    if (!pattern.test(this.said)) throw new Error(`it ended with this output:\n${this.said}`)
   }
 
   async signal(signal, state) {
@@ -196,14 +200,14 @@ class Program {
     return code ?? by
   }
 
-  /** Nobody is left who could do something about the others. */
+  /** Kills it with its helpers, so that none reacts to the death of another. */
   async killWithHelpers() {
     await killWithHelpers(this.pid)
     await this.#ended
   }
 }
 
-/** fixtures/locks-or-tells.c: what it writes is the judge of who has run when. */
+/** fixtures/locks-or-tells.c: its log shows which job ran when. */
 class LockedJob {
   #lock
   #finish
@@ -228,7 +232,7 @@ class LockedJob {
     return this.#lines().map((line) => line.split(' ').slice(0, 2).join(' '))
   }
 
-  /** Resolves with the numbers of its two processes. */
+  /** Resolves with the PIDs of its two processes. */
   async started(epoch) {
     const line = () => this.#lines().find((it) => it.startsWith(`start ${epoch} `))
     await until(line, `epoch ${epoch} has started`, 60_000)
@@ -247,7 +251,7 @@ function isAnswered(path) {
   })
 }
 
-/** A way to Redis that can be cut, and mended. */
+/** A proxy to Redis that can be interrupted and restored. */
 export async function openRoad(t, fleet) {
   const path = `${fleet.socket}.road`
   const travellers = new Set()

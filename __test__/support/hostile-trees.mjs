@@ -1,4 +1,4 @@
-// The hostile trees, one row each. Tests go through this table; what a row says is what they expect.
+// The hostile trees, one row each. A row contains what the tests expect.
 import { program, script } from './fixtures.mjs'
 import { forScripts, isLinux, isMacos, isWindows, NO_PROC, NO_STOPPING, NO_SUBREAPER } from './system.mjs'
 
@@ -6,11 +6,11 @@ import { forScripts, isLinux, isMacos, isWindows, NO_PROC, NO_STOPPING, NO_SUBRE
  * @typedef HostileTree
  * @property {string} name
  * @property {(witness: string) => [string, string[]]} command
- * @property {number} ready        processes that mark themselves ready; the tree stands when all have
- * @property {number} left         processes outside the root's session; Infinity: ever new ones
+ * @property {number} ready        processes that mark themselves ready; the tree is ready when all have
+ * @property {number} left         processes outside the root's session; Infinity: new ones all the time
  * @property {boolean} diesOfSigterm   SIGTERM and SIGCONT to every process suffice
  * @property {boolean} traceable   every process keeps its group or its environment, and lives long enough to be found
- * @property {'stdin' | 'SIGKILL'} rootLeaves   what makes the root, and only the root, go
+ * @property {'stdin' | 'SIGKILL'} rootLeaves   what makes only the root exit
  * @property {string} [posix]      why there is no such tree on Windows
  * @property {string} [linux]      why there is none on macOS
  */
@@ -26,14 +26,14 @@ const hydra = {
 }
 const fixture = (name, ...more) => ({ name, command: (witness) => [program(name), [witness, ...more]] })
 
-// The shells hold the witness as fd 3 and exit at the end of their stdin, before what they started.
+// The shells hold the witness as fd 3. They exit at the end of their stdin, before their children.
 const inBackground = 'exec 3>"$2"; "$1" "$2" & read -r _; exit 0'
 const inBackgroundAtOnce = 'exec 3>"$2"; "$1" "$2" & '
 const shell = (command, flag, line) => (witness) => [
   command,
   [flag, line, command, program('stays'), witness],
 ]
-/** Without the profile of whoever tests: it may start anything, and leave a lock behind when it is killed at it. */
+/** Without the user's profile: it may start anything, and leave a lock when it is killed. */
 const loginShell = (line) => (witness) => {
   const [command, args] = shell('bash', '-lc', line)(witness)
   return isWindows ? [command, args] : ['env', ['HOME=/nonexistent', command, ...args]]
@@ -61,7 +61,7 @@ const allTrees = [
   { ...polite, name: 'npx-like wrapper', command: npxLike('at-stdin-end'), ready: 1 },
 ]
 
-/** Why this system does not have it. */
+/** Why this system does not have the tree. */
 export function whyMissing({ posix, linux }) {
   if (isLinux) return undefined
   return isWindows ? posix : linux
@@ -69,20 +69,20 @@ export function whyMissing({ posix, linux }) {
 
 export const hostileTrees = allTrees.filter((tree) => !whyMissing(tree))
 
-/** Those that this system does not have, for tests that say so. */
+/** Trees that this system does not have, for tests that report them as skipped. */
 export const missingTrees = allTrees.filter(whyMissing).map((tree) => ({ ...tree, why: whyMissing(tree) }))
 
-/** Wrappers that do not even wait until what they started stands. */
+/** Wrappers that exit before their child is ready. */
 export const hastyWrappers = [
   { name: "sh -c 'x &'", command: shell('sh', '-c', inBackgroundAtOnce) },
   { name: "bash -lc 'x &'", command: loginShell(inBackgroundAtOnce) },
   { name: 'npx-like wrapper', command: npxLike('at-once') },
 ]
 
-/** The options of a test of one of them. */
+/** The options of a test of one tree. */
 export const treeOptions = (tree, options = {}) => ({ ...options, skip: whyMissing(tree) ?? false })
 
-/** The one that leaves the fewest traces, of those that this system can follow for certain. */
+/** The tree with the fewest traces that this system can still follow reliably. */
 export const elusiveTree = () => treeNamed(isMacos ? 'double-fork-daemon' : 'cleared-environment')
 
 export const treeNamed = (name) => allTrees.find((tree) => tree.name === name)

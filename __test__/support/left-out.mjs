@@ -1,6 +1,7 @@
-// Where a test is left out, as far as that can be read in its file: from its own options, those of its group, and those of the whole file.
+// Where a test is left out, according to its file: its own options, those of its group, and those
+// of the file.
 
-/** What is written there, and where that leaves it out. */
+/** Marks in the source, and the systems on which they leave a test out. */
 const marks = [
   [/\blinux(Only|Tests)\(|\bwithoutNamespace\b/, ['darwin', 'win32']],
   [/\bposix(Only|Tests)\(/, ['win32']],
@@ -8,10 +9,16 @@ const marks = [
   [/\bnotOnMacos\(/, ['darwin']],
 ]
 
-/** `describe(name, options, () =>`, `test(name, options, async (t) =>`, each with what stands between its name and its function. */
+/**
+ * `describe(name, options, () =>`, `test(name, options, async (t) =>`: each with the text between
+ * name and function.
+ */
 const CALLS = /^( *)(describe|test)\(\s*((['"`]).*?\4|[\w.]+),\s*([\s\S]*?)(?:async )?\(\w*\) =>/gm
 
-/** Whether the tests of that name, or of the group of that name, are left out on a system; all of the file, without a name. */
+/**
+ * Whether the tests with that name, or in the group with that name, are left out on a system;
+ * without a name, all of the file.
+ */
 export function isLeftOut(text, name, system) {
   const isMarked = (words) => marks.some(([mark, where]) => where.includes(system) && mark.test(words))
   const meaningOf = (constant) => text.match(new RegExp(`^ *const ${constant} = (.*)$`, 'm'))?.[1] ?? ''
@@ -26,7 +33,8 @@ export function isLeftOut(text, name, system) {
     options,
   }))
   const index = calls.findIndex((call) => call.name.includes(name))
-  if (index < 0) throw new Error(`“${name}” is written in a way that is not understood here`)
+  if (index < 0)
+    throw new Error(`cannot find the call of “${name}”: its form is not supported by left-out.mjs`)
   const call = calls[index]
   const group = calls.slice(0, index).findLast(({ isGroup, depth }) => isGroup && depth < call.depth)
   if (says(call) || (group && says(group))) return true
@@ -34,7 +42,7 @@ export function isLeftOut(text, name, system) {
   return inside.length > 0 && inside.every(says)
 }
 
-/** The calls that follow a group and are deeper than it. */
+/** The calls that follow a group and are nested in it. */
 function membersOf(following, depth) {
   const end = following.findIndex((call) => call.depth <= depth)
   return following.slice(0, end < 0 ? undefined : end)

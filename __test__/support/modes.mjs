@@ -1,14 +1,14 @@
-// The ways in which a run can be connected to its bot, and all that differs between them. What is to hold for each of them is
-// tested `for (const mode of modes)`.
+// The ways to connect a run with its bot, and their differences. What must hold for each is tested
+// `for (const mode of modes)`.
 import { isWindows } from './system.mjs'
 
 /**
  * @typedef Mode
  * @property {string} name
- * @property {object} options   of a spawn, here or in another process: they can be sent as JSON
- * @property {(child, hear: (text: string) => void) => void} listen   to whatever the run says
+ * @property {object} options   spawn options; they can be sent as JSON
+ * @property {(child, hear: (text: string) => void) => void} listen   to the output of the run
  * @property {(child, text: string) => void} say
- * @property {(child) => void} hangUp   the run hears the end of its input
+ * @property {(child) => void} hangUp   ends the input of the run
  */
 
 const pipe = {
@@ -21,14 +21,14 @@ const pipe = {
   hangUp: (child) => child.stdin.end(),
 }
 
-/** What it says and what it is told come over one terminal, which says everything it is told once more. */
+/** Input and output share one terminal, which echoes its input. */
 const pty = {
   name: 'pty',
   options: { pty: true },
   listen(child, hear) {
     child.stdout.setEncoding('utf8').on('data', hear)
   },
-  // A key, not a character: on Windows that is another one.
+  // The key, not the character: on Windows they differ.
   say: (child, text) => child.stdin.write(isWindows ? text.replaceAll('\n', '\r') : text),
   hangUp: (child) => child.stdin.end(),
 }
@@ -36,7 +36,7 @@ const pty = {
 /** @type {Mode[]} */
 export const modes = [pipe, pty]
 
-/** Starts a run, and talks with it. It ends with the test. */
+/** Starts a run and communicates with it. It ends with the test. */
 export function converse(t, mode, { spawnOwned }, command, args, options) {
   const child = spawnOwned(command, args, { ...mode.options, ...options })
   t.after(() => child.cancel({ signal: 'SIGKILL' }))
@@ -47,7 +47,7 @@ class Conversation {
   mode
   #waiting = new Set()
   said = ''
-  /** When it was last heard of, in the time of `performance`. */
+  /** When it last wrote, in the time of `performance`. */
   lastAt
 
   constructor(mode, child) {
@@ -63,12 +63,12 @@ class Conversation {
     })
   }
 
-  /** Resolves when it has said so. */
+  /** Resolves when the output contains `text`. */
   hears(text) {
     return new Promise((resolve, reject) => {
       const check = (isOver) => {
         if (this.said.includes(text)) resolve()
-        else if (isOver) reject(new Error(`it ended, and has said only ${JSON.stringify(this.said)}`))
+        else if (isOver) reject(new Error(`it ended; its output was only ${JSON.stringify(this.said)}`))
         else return
         this.#waiting.delete(check)
       }

@@ -1,7 +1,10 @@
-// A PID namespace of its own: low numbers, and numbers that can be chosen. Needs root, and a system that allows it.
+// A new PID namespace: low PIDs, and PIDs that can be chosen. Needs root, and a system that allows
+// it.
 import { spawnSync } from 'node:child_process'
 
-/** The beginning of a command line that runs the rest in a new PID namespace, and ends it when it is ended itself. */
+/**
+ * Prefix of a command line that runs the rest in a new PID namespace. The namespace ends with it.
+ */
 export const namespace = ['unshare', '--pid', '--fork', '--mount-proc', '--kill-child']
 
 const [command, ...args] = namespace

@@ -1,4 +1,5 @@
-// A bot in a process of its own that does what the test tells it (fixtures/obedient-bot.mjs has the other half).
+// A bot in its own process that carries out the requests of a test (fixtures/obedient-bot.mjs is
+// the other half).
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
@@ -6,8 +7,8 @@ import { script } from './fixtures.mjs'
 import { isWindows } from './system.mjs'
 
 /**
- * Starts it; it goes with the test `t`. `options` are those of its supervisor; without any it uses the functions of the package
- * itself. The rest are those of its process.
+ * Starts the bot; it ends with the test `t`. `options` are those of its supervisor. Without them it
+ * uses the functions of the package. The rest are options of its process.
  */
 export function startBot(t, { options, env, ...more } = {}) {
   const argument = options === undefined ? [] : [JSON.stringify(options)]
@@ -25,7 +26,7 @@ export function startBot(t, { options, env, ...more } = {}) {
 class Bot {
   #waiting = new Map()
   #next = 0
-  /** What it has said on stderr, warnings among it. */
+  /** Its stderr, including warnings. */
   complaint = ''
 
   constructor(child) {
@@ -39,12 +40,12 @@ class Bot {
     child.on('close', () => this.#hear(undefined))
   }
 
-  /** What the order came to; rejects, with its `code`, if it threw. */
+  /** The result of the request. Rejects, with its `code`, if it threw. */
   ask(order, ...args) {
     return this.#send({ order, args })
   }
 
-  /** Its last deed: it ends by process.exit() right after. */
+  /** Sends its last request: it calls process.exit() right after. */
   askLast(order, ...args) {
     return this.#send({ order, args, thenExit: true })
   }
@@ -54,7 +55,7 @@ class Bot {
     return await this.ended
   }
 
-  /** Nobody needs it any more. */
+  /** Ends the bot. */
   async dismiss() {
     // A test may have stopped it, where that is possible.
     if (!isWindows) this.child.kill('SIGCONT')
@@ -73,7 +74,7 @@ class Bot {
   #hear(answer) {
     if (answer === undefined) {
       for (const { reject, order } of this.#waiting.values())
-        reject(new Error(`the bot was gone before it had answered ${order}:\n${this.complaint}`))
+        reject(new Error(`the bot ended before it answered ${order}:\n${this.complaint}`))
       return
     }
     const { resolve, reject } = this.#waiting.get(answer.id)

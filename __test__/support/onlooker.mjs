@@ -1,11 +1,13 @@
-// Who is there, as the kernel shows it: an eye that has nothing to do with ours, for programs that hold no witness. Linux only.
+// Processes as the kernel shows them, for programs that hold no witness. Independent of the
+// product. Linux only.
 import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
 import { isHelper, until } from './bots.mjs'
 
 /**
- * Everybody who names this folder in its arguments or its environment, but our helpers. To be given to a tree as its home: programs that
- * overwrite their environment, as browsers' helpers do, name it in their arguments.
+ * All processes with this folder in their arguments or environment, except our helpers. A tree gets
+ * the folder as its home. Programs that overwrite their environment, such as browser helpers, have
+ * it in their arguments.
  */
 export function whoNames(folder) {
   const names = (pid, file) => quietly(() => read(pid, file).includes(folder))
@@ -18,15 +20,15 @@ export function whoNames(folder) {
     .filter(({ pid }) => !isHelper(pid))
 }
 
-export function assertNobodyNames(folder) {
+export function assertNoProcessNames(folder) {
   const left = whoNames(folder).map(({ pid, line }) => `  ${pid} ${line.slice(0, 200)}`)
   assert.deepEqual(left, [], `processes exist:\n${left.join('\n')}`)
 }
 
-/** For the end of a test, which may have failed and left somebody. */
+/** Ends such processes after a test, which may have failed. */
 export async function endWhoNames(folder) {
   const end = ({ pid }) => quietly(() => process.kill(pid, 'SIGKILL'))
-  await until(() => whoNames(folder).map(end).length === 0, `nobody names ${folder}`)
+  await until(() => whoNames(folder).map(end).length === 0, `no process names ${folder}`)
 }
 
 const read = (pid, file) => readFileSync(`/proc/${pid}/${file}`, 'utf8')

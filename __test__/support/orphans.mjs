@@ -1,4 +1,4 @@
-// Runs that have lost their bot, in every way there is, and what a report must say of them.
+// Runs that have lost their bot, in every possible way, and the expected reports.
 import assert from 'node:assert/strict'
 import { captureStartToken } from 'spawn-owned'
 import { assertAlive, bystander, freshRegistry, startBot, supervise, until } from './bots.mjs'
@@ -8,7 +8,7 @@ import { openWitness } from './witness.mjs'
 
 export const GRACE_MS = 300
 
-/** A run of a bot that lives, standing, and its record. */
+/** A ready run of a live bot, and its record. */
 export async function owned(
   t,
   {
@@ -24,7 +24,7 @@ export async function owned(
   const { runId, pid } = await bot.ask('spawn', command, args, { graceMs: GRACE_MS, ...more })
   await witness.ready(tree.ready)
   const next = supervise(path)
-  // The command may be faster than its bot's notes.
+  // The command may be ready before its bot has recorded it.
   const record = await until(
     () => next.list({ runId }).find(({ state }) => state === 'running'),
     'it is on record',
@@ -34,18 +34,18 @@ export async function owned(
 }
 
 /**
- * The same when bot, zygote and keepers were killed together: nobody is left who would end it. On Windows the kernel always is, and
- * only a run that was to be kept lives on.
+ * Like `owned`, but bot, zygote and keepers were killed together, so no process is left to end the
+ * run. On Windows the kernel always ends it, and only a kept run survives.
  */
 export async function crashed(t, more) {
-  // There the rest is ended when the root leaves, and that does at the end of its input.
+  // On Windows the rest ends with the root, which exits at the end of its input.
   const run = await owned(t, isWindows ? { ...more, stdio: 'ignore', onOwnerExit: 'keep' } : more)
   await run.bot.killWithHelpers()
   assertAlive(run.witness)
   return run
 }
 
-/** The same when the bot was killed and the keeper was told to keep the run. */
+/** Like `owned`, but the bot was killed and the keeper keeps the run. */
 export async function kept(t, more) {
   const run = await owned(t, { onOwnerExit: 'keep', ...more })
   await run.bot.kill()
@@ -53,7 +53,7 @@ export async function kept(t, more) {
   return run
 }
 
-/** A crashed run in a registry whose record was altered. */
+/** A crashed run in a registry with an altered record. */
 export async function crashedAs(t, alter, more) {
   const run = await crashed(t, more)
   const record = { ...run.record, ...alter(run.record) }
@@ -61,22 +61,25 @@ export async function crashedAs(t, alter, more) {
   return { ...run, record, path, next: supervise(path) }
 }
 
-/** A bystander, and a registry that says it is a run of a bot that is dead. */
+/** A bystander, and a registry that contains it as a run of a dead bot. */
 export async function mistaken(t, alter, more) {
   const stranger = await bystander(t, more)
   const { record } = await crashed(t)
   const startToken = captureStartToken(stranger.pid)
-  const nobody = { keeper: undefined, job: undefined }
+  const deadBot = { keeper: undefined, job: undefined }
   const group = isWindows
     ? { pgid: null, containment: 'process' }
     : { pgid: stranger.pid, containment: 'group' }
-  const entry = { ...record, pid: stranger.pid, startToken, ...nobody, ...group }
+  const entry = { ...record, pid: stranger.pid, startToken, ...deadBot, ...group }
   const altered = { ...entry, runId: 'mistaken', ...alter(entry) }
   const path = freshRegistry([altered])
   return { ...stranger, path, record: altered, next: supervise(path) }
 }
 
-/** What the report must say, everything else being empty. */
+/** The value of SPAWN_OWNED_RUN in a process of the run. */
+export const cookieOf = ({ runId, cookieKey }) => `${runId}:~${cookieKey}`
+
+/** Asserts the content of a report; all other lists must be empty. */
 export function assertReport(report, expected) {
   const { killed, alreadyDead, skipped, failed, adopted, decisions } = report
   const lists = { killed, alreadyDead, skipped: skipped.map(({ pid }) => pid) }

@@ -1,4 +1,4 @@
-// A registry in a folder of its own, looked at as anybody may: by reading its files.
+// A registry in its own folder. Its content is read from its files, without the product.
 import {
   existsSync,
   mkdirSync,
@@ -15,12 +15,15 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { createSupervisor } from 'spawn-owned'
 import { removeFolder } from './system.mjs'
 
-/** How far the file may be behind. */
+/** How far the file may lag behind. */
 export const BEHIND_MS = 250
 
 const opened = []
 
-/** A registry for the test `t`, which ends what is left of its runs. The folder goes when all tests are through. */
+/**
+ * A registry for the test `t`, which ends the runs that are left. The folder is removed after all
+ * tests.
+ */
 export function openRegistry(t, name = join('data', 'process-registry.json')) {
   const registry = new RegistryFiles(mkdtempSync(join(tmpdir(), 'registry-files-')), name)
   opened.push(registry)
@@ -30,7 +33,7 @@ export function openRegistry(t, name = join('data', 'process-registry.json')) {
 
 after(async () => {
   await Promise.all(opened.map((registry) => registry.settled(2000).catch(() => {})))
-  // A checkpoint may still be due that finds nothing to write; it makes the folder again, at the latest when the process ends.
+  // A pending checkpoint may create the folder again, at process exit at the latest.
   process.on('exit', removeAll)
   removeAll()
 })
@@ -51,20 +54,22 @@ class RegistryFiles {
     this.lock = `${this.path}.lock`
   }
 
-  /** A supervisor of this process on it. What is left of its runs is cancelled with the test. */
+  /**
+   * A supervisor of this process on the registry. Its remaining runs are cancelled with the test.
+   */
   supervise(options) {
     const supervisor = createSupervisor({ registryPath: this.path, ...options })
     this.#supervisors.push(supervisor)
     return supervisor
   }
 
-  /** What the file says now; it is an error if that is no JSON. `undefined`: there is no file. */
+  /** The content of the file. Throws if it is not JSON. `undefined`: there is no file. */
   read() {
     const text = textOf(this.path)
     return text === undefined ? undefined : JSON.parse(text)
   }
 
-  /** Resolves when what could not be read is aside, as the `count`th, and a file that can be is in its place. */
+  /** Resolves when `count` unreadable files are set aside, and a valid file is in place. */
   mended(count) {
     const isSo = () => {
       try {
@@ -73,7 +78,7 @@ class RegistryFiles {
         return false
       }
     }
-    return until(isSo, `${count} set aside, and a file in order`)
+    return until(isSo, `${count} files are set aside, and the file is valid`)
   }
 
   entries() {
@@ -85,14 +90,14 @@ class RegistryFiles {
   }
 
   /**
-   * Everything that is on disk, for those who look for a word in it. Lines only ever move from the journal to `.old` to the file:
-   * read in that order, none is missed because it moved meanwhile.
+   * The text of all files of the registry. Lines move only from the journal to `.old` to the file.
+   * Reading in that order misses no line that moves meanwhile.
    */
   everything() {
     return [this.journal, this.old, this.path].map((path) => textOf(path) ?? '').join('\n')
   }
 
-  /** Puts something in a file's place before anybody has used the registry, or while they do. */
+  /** Writes a file of the registry, before or while bots use it. */
   write(content, path = this.path) {
     mkdirSync(this.folder, { recursive: true })
     writeFileSync(path, content, { mode: 0o600 })
@@ -102,7 +107,7 @@ class RegistryFiles {
     return existsSync(this.folder) ? readdirSync(this.folder).sort() : []
   }
 
-  /** What was set aside because it could not be understood. */
+  /** Files that were set aside because they could not be parsed. */
   setAside() {
     return this.files()
       .filter((name) => name.includes('.corrupt-'))
@@ -116,26 +121,29 @@ class RegistryFiles {
       .filter(([, bits]) => bits !== undefined)
   }
 
-  /** Resolves with the entry of a run once the file has it, in the state asked for. */
+  /** Resolves with the entry of a run when the file contains it in this state. */
   has(runId, state, limitMs) {
     const found = () => {
       const entry = this.entry(runId)
       return entry && (state === undefined || entry.state === state) ? entry : undefined
     }
-    return until(found, `the file says ${runId} is ${state ?? 'there'}`, limitMs)
+    return until(found, `the file has ${runId}, in state ${state ?? 'any'}`, limitMs)
   }
 
   lacks(runId, limitMs) {
-    return until(() => !this.entry(runId), `the file is without ${runId}`, limitMs)
+    return until(() => !this.entry(runId), `the file does not have ${runId}`, limitMs)
   }
 
-  /** The run is known to run, and that was the last to be written: nobody is about to replace the file. */
+  /**
+   * Resolves when the run is recorded as running and the journal is empty, so that no process is
+   * about to replace the file.
+   */
   async atRest(runId) {
     await this.has(runId, 'running')
     await this.settled()
   }
 
-  /** Everything that was appended is in the file. */
+  /** Resolves when the file contains everything that was appended. */
   settled(limitMs) {
     return until(() => !existsSync(this.journal) && !existsSync(this.old), 'the journal is empty', limitMs)
   }
@@ -150,7 +158,10 @@ async function cancelOwn({ list, cancel, instanceId }) {
   await Promise.all(own.map(({ runId }) => cancel(runId, { graceMs: 0 })))
 }
 
-/** Resolves with the first thing that is true of what `look` returns, or rejects after the limit, far beyond any promise. */
+/**
+ * Resolves with the first truthy result of `look`, or rejects after the limit, which is far above
+ * any promise.
+ */
 export async function until(look, what, limitMs = 30_000) {
   const from = performance.now()
   for (;;) {
@@ -161,7 +172,7 @@ export async function until(look, what, limitMs = 30_000) {
   }
 }
 
-/** A line of the journal as it is written: its length, a space, JSON. */
+/** A line of the journal: its length, a space, JSON. */
 export function journalLine(change) {
   const json = JSON.stringify(change)
   return `\n${Buffer.byteLength(json)} ${json}\n`

@@ -1,4 +1,4 @@
-// Workers (fixtures/serves.mjs), and whoever asks for them.
+// Workers (fixtures/serves.mjs), and clients of them.
 import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
 import { connect, createServer } from 'node:net'
@@ -8,8 +8,9 @@ import { script } from './fixtures.mjs'
 import { openWitness } from './witness.mjs'
 
 /**
- * A service for the test `t`, with a registry, a witness and a port of its own: what ensureService is to be told, and a supervisor of this
- * process to tell it. The marks of the witness count the processes that were ever started.
+ * A service for the test `t`, with its own registry, witness and port: the options for
+ * ensureService, and a supervisor of this process. The marks of the witness count all processes
+ * that were ever started.
  */
 export async function service(t, { worker = {}, path = freshRegistry(), ...more } = {}) {
   const here = supervise(path)
@@ -31,7 +32,7 @@ export async function service(t, { worker = {}, path = freshRegistry(), ...more 
   return { here, path, witness, port, options, file, make: (name) => writeFileSync(file(name), '') }
 }
 
-/** One with a file that it waits for before it listens. */
+/** A service that waits for a file before it listens. */
 export async function slowService(t, more) {
   const it = await service(t, more)
   const [fixture, told] = it.options.args
@@ -39,7 +40,7 @@ export async function slowService(t, more) {
   return { ...it, go: () => it.make('go') }
 }
 
-/** What is to be told if it has to be started once more: the same, with a witness of its own. */
+/** The options for a second start: the same, with another witness. */
 export function onceMore(t, { options }) {
   const witness = openWitness(t)
   const [fixture, told] = options.args
@@ -47,7 +48,7 @@ export function onceMore(t, { options }) {
   return { witness, options: { ...options, args } }
 }
 
-/** A port that nobody has, a moment ago. */
+/** A port that was free a moment ago. */
 export async function freePort() {
   const server = createServer().listen(0, '127.0.0.1')
   await once(server, 'listening')
@@ -56,7 +57,7 @@ export async function freePort() {
   return port
 }
 
-/** Somebody who has the port, in this process. */
+/** Listens at the port, in this process. */
 export async function squat(t, port) {
   const server = createServer((socket) => socket.on('error', () => {}).end('squatter'))
   server.listen(port, '127.0.0.1')
@@ -64,7 +65,7 @@ export async function squat(t, port) {
   await once(server, 'listening')
 }
 
-/** What whoever listens there says: a worker its PID. */
+/** The answer at this port: the PID of a worker. */
 export async function heardAt(port) {
   const socket = connect({ port, host: '127.0.0.1' }).setEncoding('utf8')
   return (await socket.toArray()).join('')

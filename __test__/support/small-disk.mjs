@@ -1,14 +1,16 @@
-// A disk of 64 KiB that a test can fill, or make read-only. Needs root; says why if it cannot be had.
+// A disk of 64 KiB that a test can fill or make read-only. Needs root.
 import { spawnSync } from 'node:child_process'
 import { closeSync, mkdirSync, openSync, rmSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 
-/** Mounted at `directory`, which is made; `undefined`, and the test is skipped, if that cannot be done. */
+/**
+ * Mounts it at `directory`, which is created. `undefined`, and the test is skipped, if that fails.
+ */
 export function mountSmallDisk(t, directory) {
   mkdirSync(directory, { recursive: true })
   const failure = run('mount', ['-t', 'tmpfs', '-o', 'size=64k,mode=700', 'small-disk', directory])
   if (failure) {
-    t.skip(`needs a disk of its own: ${failure}`)
+    t.skip(`needs to mount a disk: ${failure}`)
     return undefined
   }
   return new SmallDisk(directory)
@@ -20,7 +22,7 @@ class SmallDisk {
     this.filler = join(directory, 'filler')
   }
 
-  /** Until not one byte more can be had. */
+  /** Fills it to the last byte. */
   fill() {
     const file = openSync(this.filler, 'w')
     const block = Buffer.alloc(4096)
@@ -41,12 +43,12 @@ class SmallDisk {
     must(run('mount', ['-o', 'remount,ro', this.directory]))
   }
 
-  /** Fails if anybody still has something open there. */
+  /** Fails while a process has a file open there. */
   unmount() {
     must(run('umount', [this.directory]))
   }
 
-  /** For the end of a test, also of one that has failed. */
+  /** For the end of a test, also of a failed one. */
   release() {
     run('umount', ['-l', this.directory])
   }

@@ -1,17 +1,20 @@
-// A bot that plays thousands of runs, and what it must look like afterwards.
+// A bot that plays thousands of runs, and its expected state afterwards.
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout as delay } from 'node:timers/promises'
 import { script } from './fixtures.mjs'
 
-/** Nothing of ours goes on for longer when all runs are over: threads for a burst of work, keepers that are being made. */
+/**
+ * No work continues for longer after the end of all runs: threads of a burst, keepers that are
+ * being forked.
+ */
 const SETTLED_WITHIN_MS = 60_000
 
-/** Starts fixtures/bot-that-soaks.mjs; it goes with the test. */
+/** Starts fixtures/bot-that-soaks.mjs; it ends with the test. */
 export function startSoak(t, registryPath) {
   const child = fork(script('bot-that-soaks.mjs'), [registryPath], {
     execArgv: ['--expose-gc'],
-    // Ctrl-C is for whoever plays it.
+    // Only the caller gets Ctrl-C.
     detached: true,
   })
   const ended = once(child, 'exit')
@@ -31,7 +34,7 @@ export function startSoak(t, registryPath) {
     measure: () => ask('measure'),
     forget: () => ask('forget'),
     idle: (count, ms) => ask('idle', count, ms),
-    /** What is left when it has come to rest: no more of anything than before, or what there is after a while. */
+    /** Its resources, as soon as none exceeds the first measurement, or after the limit. */
     async settled(before) {
       const giveUpAt = performance.now() + SETTLED_WITHIN_MS
       for (;;) {
@@ -46,7 +49,7 @@ export function startSoak(t, registryPath) {
   }
 }
 
-/** What there is more of than before, in words. Memory may grow by so many bytes. */
+/** The resources that have grown, in words. Memory may grow by `rssGrowth` bytes. */
 export function grown(before, after, rssGrowth) {
   const more = ['fds', 'threads', 'zombies', 'helpers', 'live'].filter((it) => after[it] > before[it])
   if (after.rss - before.rss > rssGrowth) more.push('rss')

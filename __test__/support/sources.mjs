@@ -1,4 +1,4 @@
-// Decisions by themselves: single files of ts/, which no entry of the package offers.
+// Single files of ts/ with pure decisions, which no entry point of the package exports.
 import { mkdtempSync, rmSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
@@ -8,12 +8,12 @@ import { isWine, testsNotUnderWine } from './system.mjs'
 
 const require = createRequire(import.meta.url)
 
-/** For files whose tests are about such decisions, and nothing else. */
+/** For files that test only such decisions. */
 export const { describe, test } = testsNotUnderWine(
-  'esbuild is installed for Linux there, and what is decided does not depend on the system',
+  'under Wine esbuild is installed for Linux, and these decisions do not depend on the system',
 )
 
-/** What `ts/<name>.ts` exports, for all of them together. None that needs the native part. */
+/** The exports of all `ts/<name>.ts`. None may need the native part. */
 export async function sources(...names) {
   if (isWine) return {}
   const { buildSync } = await import('esbuild')
@@ -29,10 +29,9 @@ export async function sources(...names) {
       bundle: true,
       platform: 'node',
       format: 'cjs',
-      // As in the bundles, so that the same lines count.
-      minify: true,
+      charset: 'utf8',
       keepNames: true,
-      // By which `npm run coverage` knows what was executed.
+      // `npm run coverage` uses it to find the executed lines.
       sourcemap: 'inline',
     })
     return require(outfile)

@@ -8,28 +8,34 @@ import { program } from './fixtures.mjs'
 import { removeFolder } from './system.mjs'
 import { openWitness } from './witness.mjs'
 
-/** A directory to work in, which goes with the test. */
+/** A working directory, which is removed with the test. */
 export function project(t) {
   const folder = realpathSync(mkdtempSync(join(tmpdir(), 'project-')))
   t.after(() => removeFolder(folder))
   return folder
 }
 
-/** The path of a program of that name, which stays. */
+/** The path of a program with that name, which stays. */
 export function agent(t, name = 'claude') {
   const path = join(project(t), name)
   copyFileSync(program('stays'), path)
   return path
 }
 
-/** The path of a script of that name, which stays as long as what it starts: `sh <script> <program> <witness>`. */
+/**
+ * The path of a script with that name, which lives as long as its child: `sh <script> <program>
+ * <witness>`.
+ */
 export function agentScript(t, name) {
   const path = join(project(t), name)
   writeFileSync(path, 'exec 3>"$2"; "$1" "$2" & wait')
   return path
 }
 
-/** One that works in `cwd`, and whose parent is gone: it descends from nobody here. It ends with the test at the latest. */
+/**
+ * A process that works in `cwd` and whose parent is gone, so that it is no descendant of the test.
+ * It ends with the test at the latest.
+ */
 export async function stray(t, { cwd, name, args = [], by = (path) => [agent(t, name), path] }) {
   const witness = openWitness(t)
   const line = '"$@" </dev/null >/dev/null 2>&1 & echo $!'
@@ -40,11 +46,11 @@ export async function stray(t, { cwd, name, args = [], by = (path) => [agent(t, 
   return { pid: Number(text), witness }
 }
 
-/** A child of this process, likewise. */
+/** The same as a child of this process. */
 export async function child(t, { cwd, name } = {}) {
   const witness = openWitness(t)
   let it
-  // Before its folder is removed, which Windows refuses as long as it runs.
+  // Before its folder is removed, because Windows refuses that while it runs.
   t.after(() => it?.kill('SIGKILL'))
   it = spawn(agent(t, name), [witness.path], { cwd, detached: true, stdio: 'ignore' })
   await witness.ready(1)

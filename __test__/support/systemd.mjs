@@ -1,5 +1,5 @@
-// A real systemd that has nothing to do with the one of this machine, if there is one: PID 1 of namespaces of its own, in a cgroup of its own,
-// without a network, and with nothing to start but what a test gives it. Needs root.
+// A real systemd, independent of the machine's own: PID 1 of its own namespaces, in its own cgroup,
+// without a network, with only the services of the test. Needs root.
 import { execFileSync, spawn, spawnSync } from 'node:child_process'
 import {
   existsSync,
@@ -29,7 +29,8 @@ export const withoutSystemd =
 /** On a busy machine it takes a while. */
 const STANDS_MS = 60_000
 
-// What it would change is hidden from it, or cannot be written: it belongs to the machine. Its numbers begin where reapers may signal.
+// What it would change on the machine is hidden or read-only. Its PIDs start where reapers may
+// signal.
 const BOOT = `
 mount --make-rprivate /
 for folder in /run /etc/systemd/system /var/lib; do mount -t tmpfs tmpfs "$folder"; done
@@ -43,12 +44,15 @@ cp "$1"/* /run/systemd/system
 exec env -i container=test PATH="$PATH" ${SYSTEMD} --system --unit=nothing.target --log-target=null --show-status=no
 `
 
-/** Boots it for the test `t`, with these services: by name, what is in their section `[Service]`. */
+/**
+ * Boots it for the test `t`, with these services: by name, the content of their section
+ * `[Service]`.
+ */
 export async function bootSystemd(t, services) {
   const cgroup = join(base, `systemd-${process.pid}`)
   const units = writeUnits(services)
   mkdirSync(cgroup)
-  // It must be in its cgroup before it has a namespace of it.
+  // It must be in its cgroup before it gets a cgroup namespace.
   const line =
     'read -r _; exec unshare --mount --pid --fork --mount-proc --uts --ipc --net --cgroup --kill-child "$@"'
   const child = spawn('sh', ['-c', line, 'sh', 'sh', '-c', BOOT, 'sh', units], {
@@ -56,14 +60,14 @@ export async function bootSystemd(t, services) {
   })
   t.after(async () => {
     killAll(cgroup)
-    await until(() => isEmpty(cgroup), 'nobody is left of it')
+    await until(() => isEmpty(cgroup), 'all its processes have ended')
     removeCgroup(cgroup)
     removeFolder(units)
   })
   moveInto(cgroup, child.pid)
   child.stdin.end('\n')
 
-  const [pid] = await until(() => nonEmpty(childrenOf(child.pid)), 'it is born', STANDS_MS)
+  const [pid] = await until(() => nonEmpty(childrenOf(child.pid)), 'it has started', STANDS_MS)
   const systemd = new Systemd(pid, cgroup)
   await until(() => systemd.isUp(), 'systemd is up', STANDS_MS)
   return systemd
@@ -100,7 +104,7 @@ class Systemd {
     return this.run('systemctl', ...args)
   }
 
-  /** Runs a command where it is. */
+  /** Runs a command inside its namespaces. */
   run(...command) {
     return execFileSync('nsenter', [...this.#inside, ...command], {
       encoding: 'utf8',
@@ -112,7 +116,10 @@ class Systemd {
     return this.systemctl('show', '--property', name, '--value', service).trim()
   }
 
-  /** The command lines of whoever is in the cgroup of a service, as this system's kernel shows them. */
+  /**
+   * The command lines of the processes in the cgroup of a service, as the kernel of this system
+   * shows them.
+   */
   members(service) {
     const procs = join(this.#cgroup, 'system.slice', `${service}.service`, 'cgroup.procs')
     if (!existsSync(procs)) return []

@@ -1,7 +1,7 @@
-// A run with a terminal, and what a person in front of it would do: look at what it says, and type.
+// A run with a terminal, and what a person would do there: read and type.
 import { spawnOwned } from 'spawn-owned'
 
-/** Starts a command with a terminal, to be ended with the test `t`. `said` is everything it has said so far. */
+/** Starts a command with a terminal. It ends with the test `t`. `said` is all its output so far. */
 export function openTerminal(t, command, args = [], options = {}) {
   const child = spawnOwned(command, args, { pty: true, graceMs: 2000, ...options })
   t.after(() => child.cancel({ signal: 'SIGKILL' }))
@@ -25,7 +25,7 @@ class Terminal {
     this.child.stdin.write(text)
   }
 
-  /** Resolves with what matches, as soon as it has been said after what was said when this was called last. */
+  /** Resolves with the match as soon as the output since the last call matches. */
   async sees(pattern, timeoutMs = 20_000) {
     const from = this.#seen
     const match = await new Promise((resolve, reject) => {
@@ -39,7 +39,9 @@ class Terminal {
         if (found) settle(resolve, found)
       }
       const failure = () =>
-        new Error(`${pattern} was not seen after ${timeoutMs} ms, but:\n${this.said.slice(from)}`)
+        new Error(
+          `${pattern} did not appear within ${timeoutMs} ms; the output was:\n${this.said.slice(from)}`,
+        )
       const timer = setTimeout(() => settle(reject, failure()), timeoutMs)
       this.#waiting.add(check)
       check()

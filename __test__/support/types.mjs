@@ -1,4 +1,4 @@
-// Compiles a strict project of somebody who uses us.
+// Compiles a strict TypeScript project that uses the package.
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
@@ -17,8 +17,11 @@ const compilerOptions = {
   ...{ noImplicitOverride: true, noUnusedLocals: true, skipLibCheck: false },
 }
 
-/** `sources`: by name. `uses`: packages among the peers, whose own types want those of browsers, too. */
-export function assertCompiles(t, sources, uses = []) {
+/**
+ * `sources`: by name. `uses`: peer packages whose types also need those of browsers. `more`:
+ * additional compiler options.
+ */
+export function assertCompiles(t, sources, uses = [], more = {}) {
   const project = mkdtempSync(join(tmpdir(), 'types-'))
   t.after(() => rmSync(project, { recursive: true, maxRetries: 10 }))
   link(project, 'spawn-owned', root)
@@ -27,7 +30,7 @@ export function assertCompiles(t, sources, uses = []) {
   for (const name of uses) link(project, name, join(peers, name))
   const files = Object.keys(sources)
   const lib = uses.length > 0 ? [...compilerOptions.lib, 'dom'] : compilerOptions.lib
-  const settings = JSON.stringify({ compilerOptions: { ...compilerOptions, lib }, files })
+  const settings = JSON.stringify({ compilerOptions: { ...compilerOptions, lib, ...more }, files })
   const all = { ...sources, 'package.json': '{}', 'tsconfig.json': settings }
   for (const [name, text] of Object.entries(all)) writeFileSync(join(project, name), text)
 

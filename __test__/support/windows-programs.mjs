@@ -1,6 +1,7 @@
-// Builds the programs of fixtures/windows. Run by whoever prepares a test on Windows, there or elsewhere:
-// `node __test__/support/windows-programs.mjs [compiler]`, a gcc for Windows; there also a clang, or that of Visual Studio if neither is
-// found. Does nothing if all are newer than their sources.
+// Builds the programs of fixtures/windows before tests on Windows, also on another system: `node
+// __test__/support/windows-programs.mjs [compiler]`. The compiler is a gcc for Windows; on Windows
+// also clang, or that of Visual Studio if neither is found. Does nothing if all programs are newer
+// than their sources.
 import { execFileSync, execSync, spawnSync } from 'node:child_process'
 import { copyFileSync, mkdirSync, renameSync, rmSync, statSync } from 'node:fs'
 import { join } from 'node:path'
@@ -9,7 +10,7 @@ import { isWindows, WINDOWS_PROGRAMS } from './system.mjs'
 
 const source = (name) => fileURLToPath(new URL(`../fixtures/windows/${name}`, import.meta.url))
 
-/** Each is one program under many names: it does what it is called. */
+/** Each is one program with many names: its name selects what it does. */
 const sets = [
   {
     source: 'programs.c',
@@ -25,8 +26,8 @@ const sets = [
     source: 'only-windows.c',
     folder: WINDOWS_PROGRAMS,
     names: [
-      ...['breaks-away', 'new-console', 'wrapper-leaves', 'suspended', 'denies-everybody', 'denying-child'],
-      ...['hands-down', 'takes-number', 'wants-processes', 'wants-memory'],
+      ...['breaks-away', 'new-console', 'wrapper-leaves', 'suspended', 'denies-all-access', 'denying-child'],
+      ...['hands-down', 'takes-pid', 'wants-processes', 'wants-memory'],
     ],
   },
   {
@@ -49,7 +50,7 @@ export function buildWindowsPrograms(compiler = usual()) {
   for (const set of sets) build(compiler, set)
 }
 
-/** Test files come here at the same time: each has a file of its own, and a rename makes the last one win. */
+/** Test files call this in parallel: each uses its own file, and the last rename wins. */
 function build(compiler, { source: name, folder, names }) {
   const binaries = names.map((it) => join(folder, `${it}.exe`))
   const newest = Math.max(...[name, 'children.h', 'witness.h'].map((it) => modified(source(it))))
@@ -73,7 +74,9 @@ function compile(compiler, source, binary) {
   execFileSync(compiler, [...flags, '-o', binary, source, '-lshell32', '-luser32', '-ladvapi32'], { stdio })
 }
 
-/** It is in nobody's path: a batch file sets it up for whatever follows in the same shell. */
+/**
+ * It is not in the PATH: a batch file sets it up for the commands that follow in the same shell.
+ */
 function compileWithVisualStudio(source, binary) {
   const installer = join(
     process.env['ProgramFiles(x86)'],

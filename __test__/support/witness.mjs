@@ -1,9 +1,9 @@
-// The independent witness of a tree's life: a FIFO that every process of the tree holds open for writing
-// (fixtures/witness.h has the other half). EOF at its read end means that no process of the tree exists;
-// nothing else is ever taken as a proof of life or death.
+// The independent witness of a tree: a FIFO that every process of the tree holds open for writing
+// (fixtures/witness.h is the other half). EOF at its read end means that no process of the tree
+// exists. Tests accept no other proof.
 //
-// On Windows it is a file (fixtures/windows/witness.h has the other half), and the proof is the kernel's: the file is opened
-// without being shared, which it refuses as long as any process has it open.
+// On Windows it is a file (fixtures/windows/witness.h is the other half), and the kernel gives the
+// proof: an exclusive open fails as long as any process has the file open.
 import { execFileSync } from 'node:child_process'
 import {
   closeSync,
@@ -27,20 +27,26 @@ export const READY = 'r'
 export const NEWBORN = 'n'
 export const CLEANED_UP = 'c'
 
-/** Where nobody tells when something is to be heard. */
+/** Poll interval where there is no event. */
 const LOOK_EVERY_MS = 5
 
-/** How long a tree may take to stand. In Wine a hundred processes take half a minute if the machine is busy. */
+/**
+ * How long a tree may take to become ready. In Wine on a busy machine, a hundred processes take
+ * half a minute.
+ */
 const STANDS_MS = isWine ? 50_000 : 20_000
 
-/** A witness that is closed with the test `t`, which also ends what is left of its tree (see the leash). */
+/**
+ * A witness that is closed with the test `t`, which also ends what is left of its tree (see the
+ * leash).
+ */
 export function openWitness(t) {
   const witness = isWindows ? new FileWitness() : new FifoWitness()
   t.after(() => witness.close())
   return witness
 }
 
-/** What both have in common: marks, our own write end, and waiting. Who extends it says how to look. */
+/** The common part: marks, our own write end, and waiting. A subclass says how to look. */
 class Witness {
   #marks = new Map()
   #waiting = new Set()
@@ -56,33 +62,33 @@ class Witness {
     return this.#marks.get(mark) ?? 0
   }
 
-  /** Resolves once `processes` of the tree stand; from then on only they hold the witness. */
+  /** Resolves when `processes` of the tree are ready. From then on only they hold the witness. */
   async ready(processes, timeoutMs = STANDS_MS) {
-    const told = () => `${this.count(READY)} of ${processes} processes were ready after ${timeoutMs} ms`
-    await this.until(() => this.count(READY) >= processes, timeoutMs, told)
+    const message = () => `${this.count(READY)} of ${processes} processes were ready after ${timeoutMs} ms`
+    await this.until(() => this.count(READY) >= processes, timeoutMs, message)
     this.release()
   }
 
-  /** Gives up our own write end. */
+  /** Closes our own write end. */
   release() {
     if (this.writeEnd === null) return
     closeSync(this.writeEnd)
     this.writeEnd = null
   }
 
-  /** Whether at this very moment no process of the tree exists. */
+  /** Whether no process of the tree exists at this moment. */
   isGone() {
     if (this.writeEnd !== null) throw new Error('release() the witness first, or it can never be at its end')
-    // A test that ran out of time may still come here, when the descriptor's number is somebody else's.
+    // A test that timed out may still call this, when another file has the same descriptor.
     if (this.isClosed && !this.ended) throw new Error('the witness was closed')
     return this.ended || this.look()
   }
 
-  /** Resolves with the milliseconds it took until no process of the tree existed. */
+  /** Resolves with the milliseconds until no process of the tree existed. */
   async gone(timeoutMs) {
     const from = performance.now()
-    const told = () => `processes still exist after ${timeoutMs} ms:\n${this.holders()}`
-    await this.until(() => this.isGone(), timeoutMs, told)
+    const message = () => `processes still exist after ${timeoutMs} ms:\n${this.holders()}`
+    await this.until(() => this.isGone(), timeoutMs, message)
     return performance.now() - from
   }
 
@@ -120,7 +126,9 @@ class FifoWitness extends Witness {
     super('fifo')
     execFileSync('mkfifo', ['-m', '600', this.path])
     this.#readEnd = openSync(this.path, constants.O_RDONLY | constants.O_NONBLOCK)
-    /** Ours until release(): as long as it is open there is no EOF, however few processes have started. */
+    /**
+     * Ours until release(): while it is open there is no EOF, even before any process has started.
+     */
     this.writeEnd = openSync(this.path, constants.O_WRONLY)
     this.#reader = isNode ? this.#listen() : this.#lookNowAndThen()
   }
@@ -134,7 +142,7 @@ class FifoWitness extends Witness {
     return reader.on('data', (bytes) => this.#hear(bytes)).on('end', () => this.#hear(null))
   }
 
-  /** Bun and Deno make no stream of a FIFO. */
+  /** Bun and Deno cannot make a stream of a FIFO. */
   #lookNowAndThen() {
     const look = () => {
       if (this.look()) this.#hear(null)
@@ -167,9 +175,12 @@ class FifoWitness extends Witness {
     return true
   }
 
-  /** Who holds the witness, for failure messages only: a hydra is never seen here. */
+  /**
+   * The holders of the witness, only for failure messages: processes of a hydra end too fast to
+   * appear.
+   */
   holders() {
-    if (!isLinux) return '  (only Linux tells who has a file open)'
+    if (!isLinux) return '  (only Linux shows which process has a file open)'
     const others = readdirSync('/proc').filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid)
     const lines = others.filter((pid) => holds(pid, this.path)).map((pid) => `  ${describe(pid)}`)
     return lines.join('\n') || '  (none seen)'
@@ -188,7 +199,7 @@ class FifoWitness extends Witness {
   }
 }
 
-/** libuv's UV_FS_O_EXLOCK, which Node has no name for: opened without being shared with anybody. */
+/** libuv's UV_FS_O_EXLOCK, which Node does not name: an exclusive open. */
 const UNSHARED = 0x10000000
 
 class FileWitness extends Witness {
@@ -198,7 +209,7 @@ class FileWitness extends Witness {
   constructor() {
     super('marks')
     writeFileSync(this.path, '')
-    /** Ours until release(), as that of the FIFO. */
+    /** Ours until release(), like that of the FIFO. */
     this.writeEnd = openSync(this.path, 'a')
     this.#timer = setInterval(() => this.check(), LOOK_EVERY_MS)
     this.#timer.unref()
@@ -218,19 +229,20 @@ class FileWitness extends Witness {
       if (error.code === 'EBUSY') return false
       throw error
     }
-    // Nobody is left who could say anything more.
+    // No process is left that could write more.
     this.ended = true
     this.#read()
     return true
   }
 
   holders() {
-    return '  (Windows does not tell who has a file open)'
+    return '  (Windows does not show which process has a file open)'
   }
 
   /**
-   * Without its file the tree sees that the test is over. Who has it open keeps the folder until then, and in Wine also the name of a file
-   * that is removed; so it gets another one first.
+   * A tree without its file notices that the test is over. A process that has the file open keeps
+   * the folder until it exits, and in Wine also the name of a removed file. So the file is renamed
+   * first.
    */
   close() {
     this.release()
@@ -256,7 +268,7 @@ class FileWitness extends Witness {
   }
 }
 
-// Per thread: a process whose main thread has exited shows no descriptors as a whole.
+// Per thread: a process whose main thread has exited shows no file descriptors as a whole.
 function holds(pid, path) {
   try {
     return readdirSync(`/proc/${pid}/task`).some((thread) => {

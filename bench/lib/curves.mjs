@@ -1,4 +1,4 @@
-/** How something grows with something else, several at once: small plots with logarithmic scales, two in a row. */
+/** How values grow: small plots with logarithmic scales, two in a row, several curves in each. */
 
 import { dot, line, path, picture, text } from './draw.mjs'
 import { figure } from './rows.mjs'
@@ -71,7 +71,7 @@ function draw({ title, x: what, unit, curves }, left, top) {
   return parts
 }
 
-/** Names at the ends of curves that meet are moved apart. */
+/** Moves names apart at the ends of curves that meet. */
 function apart(places) {
   const order = places.map((y, index) => ({ y, index })).sort((a, b) => a.y - b.y)
   for (let i = 1; i < order.length; i++) order[i].y = Math.max(order[i].y, order[i - 1].y + 13)

@@ -1,6 +1,8 @@
-/** Pieces of an SVG. Colours have names, so that a picture is readable on light and on dark paper, whichever the reader has. */
+/**
+ * Parts of an SVG. Colours have names, so that a picture is readable on light and dark backgrounds.
+ */
 
-/** name → [on light paper, on dark paper] */
+/** name → [on a light background, on a dark background] */
 const PALETTE = {
   paper: ['#ffffff', '#0d1117'],
   text: ['#1c2733', '#e6edf3'],

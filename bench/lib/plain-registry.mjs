@@ -1,7 +1,7 @@
 /**
- * The registry that bots write for themselves: one JSON file, written anew as a whole and renamed into place on each change.
- * To its advantage it keeps the entries in memory instead of reading them first, so it is for one bot only, and records
- * five fields and no identity.
+ * The registry that bots write for themselves: one JSON file, rewritten as a whole and renamed into
+ * place on each change. To its advantage it keeps the entries in memory instead of reading them
+ * first. So it works for one bot only. It records five fields and no identity.
  */
 
 import { readFileSync, renameSync, writeFileSync } from 'node:fs'
@@ -35,7 +35,7 @@ export class PlainRegistry {
     this.#save()
   }
 
-  /** Returns those whose number nobody has. Who has it, it cannot tell. */
+  /** Returns the entries whose PID is free. It cannot tell which process has a PID. */
   reap() {
     const dead = []
     this.#entries = this.#entries.filter(({ pid }) => isTaken(pid) || !dead.push(pid))

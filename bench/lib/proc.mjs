@@ -1,4 +1,4 @@
-/** What Linux says about processes and threads: an independent view, not through the library under test. */
+/** What Linux reports about processes and threads: independent of the library under test. */
 
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
 import { basename } from 'node:path'
@@ -8,7 +8,7 @@ export function availableMb() {
   return Number(/^MemAvailable:\s+(\d+)/m.exec(readFileSync('/proc/meminfo', 'utf8'))[1]) / 1024
 }
 
-/** Share of all CPUs, 0 to 1, that somebody used meanwhile. */
+/** Share of all CPUs, 0 to 1, that was used during this time. */
 export async function busyShare(ms) {
   const before = cpuTicks()
   await delay(ms)
@@ -18,7 +18,8 @@ export async function busyShare(ms) {
 
 function cpuTicks() {
   const [, ...ticks] = readFileSync('/proc/stat', 'utf8').split('\n', 1)[0].split(/\s+/).map(Number)
-  // user, nice, system, idle, iowait, irq, softirq, steal; what follows is contained in user and nice.
+  // user, nice, system, idle, iowait, irq, softirq, steal. user and nice contain the remaining
+  // fields.
   return { idle: ticks[3] + ticks[4], all: sum(ticks.slice(0, 8)) }
 }
 
@@ -26,7 +27,7 @@ function cpuTicks() {
 export function processStat(pid) {
   const text = readOrNull(`/proc/${pid}/stat`)
   if (text === null) return null
-  // comm may contain spaces and parentheses: everything of interest is after the last one.
+  // comm may contain spaces and parentheses, so parse after the last one.
   const fields = text.slice(text.lastIndexOf(')') + 2).split(' ')
   return { state: fields[0], parent: Number(fields[1]) }
 }
@@ -46,8 +47,8 @@ export function executableName(pid) {
 }
 
 /**
- * Helper processes of a bot: the keepers of these commands, and all others of the same executable above and beside them
- * (what forks keepers, and keepers that wait for a run).
+ * Helper processes of a bot: the keepers of these commands, and all others of the same executable
+ * above and beside them (zygotes and spare keepers).
  */
 export function helpersOf(botPid, commandPids) {
   const keepers = new Set(commandPids.map((pid) => processStat(pid)?.parent))
@@ -103,7 +104,7 @@ function readOrNull(path) {
   }
 }
 
-/** What this process has for itself when its garbage is gone; needs `--expose-gc`. */
+/** The anonymous memory of this process after garbage collection; needs `--expose-gc`. */
 export async function anonymousKb() {
   for (let i = 0; i < 3; i++) {
     global.gc()

@@ -6,7 +6,10 @@ import { reapOrphans } from 'spawn-owned'
 
 const ours = async () => (await reapOrphans(process.pid)).alreadyDead
 
-/** How long it takes, what the event loop has to do with it, and when the file knows. `way` finds the dead in the file at `path`. */
+/**
+ * How long the reap takes, how long it keeps the event loop busy, and when the file is up to date.
+ * `way` finds the dead entries in the file at `path`.
+ */
 export async function reapTheDead(_start, { path, entries }, way = ours) {
   const pulse = startPulse()
   const loop = performance.eventLoopUtilization()
@@ -16,12 +19,13 @@ export async function reapTheDead(_start, { path, entries }, way = ours) {
   const { active } = performance.eventLoopUtilization(loop)
   await delay(1)
   const longest = pulse.stop()
-  if (dead.length !== entries) throw new Error(`${dead.length} of ${entries} were found dead`)
+  if (dead.length !== entries)
+    throw new Error(`the reap found ${dead.length} dead entries, expected ${entries}`)
   const behind = await untilEmpty(path, after)
   return { ms: after - before, busy: active, longest, behind }
 }
 
-/** The longest time in which the event loop did not come round. */
+/** Measures the longest time between two turns of the event loop. */
 function startPulse() {
   let last = performance.now()
   let longest = 0
@@ -40,7 +44,7 @@ function startPulse() {
 
 async function untilEmpty(path, since) {
   while (JSON.parse(readFileSync(path, 'utf8')).entries.length > 0) {
-    if (performance.now() - since > 10_000) throw new Error('the file does not follow')
+    if (performance.now() - since > 10_000) throw new Error('the registry file still has entries after 10 s')
     await delay(5)
   }
   return performance.now() - since

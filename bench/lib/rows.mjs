@@ -1,11 +1,11 @@
 /**
- * A row is one line of targets.md with what was measured:
- * `{ bench, what, against, target, value, unit, pass, ours, others }`. Without a target it is information.
+ * A row is one target with its measurement: `{ bench, what, against, target, value, unit, pass,
+ * ours, others }`. A row without a target is information.
  */
 
 import { ratioOfMedians, summary } from './stats.mjs'
 
-/** Samples of us against an opponent: `value` is the ratio of the medians. */
+/** Our samples against those of an opponent: `value` is the ratio of the medians. */
 export function ratioRow({ bench, what, against, target, ours, theirs, unit = 'ms', others = {}, note }) {
   const ratio = ratioOfMedians(ours, theirs)
   return judged({
@@ -29,7 +29,7 @@ export function ratioRow({ bench, what, against, target, ours, theirs, unit = 'm
   })
 }
 
-/** One number against an absolute target. */
+/** One value against an absolute target. */
 export function absoluteRow({ bench, what, against = '–', target, value, unit, samples, others = {}, note }) {
   return judged({
     bench,

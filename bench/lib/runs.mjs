@@ -1,12 +1,12 @@
-/** Worker side: runs of `/bin/true`, the shortest command there is, each timed in three ways. */
+/** Worker side: runs of `/bin/true`, the shortest command there is, each timed in four ways. */
 
 const COMMAND = '/bin/true'
 
 /**
- * - `call`: how long the spawn call kept the event loop
- * - `used`: the same and what nearly every caller does next, which is to read `pid` and to listen to both outputs
+ * - `call`: how long the spawn call blocked the event loop
+ * - `used`: `call` plus what most callers do next: read `pid` and listen to both outputs
  * - `close`: from before the call until the `close` event
- * - `active`: how long the loop was busy in all, from before the call until `close`
+ * - `active`: total time in which the loop was busy, from before the call until `close`
  */
 export async function timedRuns(start, { count, listen = false }) {
   const samples = []
@@ -26,21 +26,21 @@ function timedRun(start, listen) {
     child.once('close', () => {
       const closed = performance.now()
       const active = performance.eventLoopUtilization(loop).active
-      // Out of the emitter, so that the next run begins on a fresh turn of the loop.
+      // Outside the emitter, so that the next run starts in a fresh turn of the loop.
       setImmediate(resolve, { call: returned - before, used: used - before, close: closed - before, active })
     })
   })
 }
 
 function use(child) {
-  if (!(child.pid > 0)) throw new Error('it has no pid')
+  if (!(child.pid > 0)) throw new Error('the child has no pid')
   child.stdout.on('data', ignore)
   child.stderr.on('data', ignore)
 }
 
 function ignore() {}
 
-/** All at once; resolves when the last has closed. */
+/** Starts all runs at once. Resolves when the last one has closed. */
 export function burst(start, { count, listen = false }) {
   return new Promise((resolve, reject) => {
     const before = performance.now()

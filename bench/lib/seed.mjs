@@ -1,14 +1,17 @@
-/** Registries of any size without as many processes: files as a bot with so many runs would have left them. */
+/**
+ * Registries of any size without as many processes: files as a bot with that many runs would have
+ * left them.
+ */
 
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
 import { captureStartToken } from 'spawn-owned'
 
-/** Nobody has such a number: the kernel's limit is 4,194,304. */
+/** No process has such a PID: the kernel's limit is 4,194,304. */
 const FIRST_PID = 5_000_000
 
-/** `count` runs of the owner that this start token names. Their own processes do not exist. */
+/** `count` runs of the owner with this start token. Their own processes do not exist. */
 export function seedEntries(count, ownerToken) {
   const [botPid, start, namespace, boot] = ownerToken.split(':')
   const now = Date.now()
@@ -39,13 +42,13 @@ export function seedEntries(count, ownerToken) {
   })
 }
 
-/** One entry a line, as we write it. */
+/** One entry per line, as the library writes it. */
 export function writeRegistry(path, entries) {
   const lines = entries.map((entry) => JSON.stringify(entry)).join(',\n    ')
   writeFileSync(path, `{\n  "version": 1,\n  "entries": [\n    ${lines}\n  ]\n}\n`, { mode: 0o600 })
 }
 
-/** The start token of a process that has ended meanwhile. */
+/** The start token of a process that has ended. */
 export async function tokenOfTheDead() {
   const child = spawn('cat', { stdio: ['pipe', 'ignore', 'ignore'] })
   const token = captureStartToken(child.pid)

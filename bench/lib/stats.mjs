@@ -1,4 +1,4 @@
-/** Percentiles, and ratios of medians with the uncertainty a noisy machine gives them. */
+/** Percentiles, and ratios of medians with their uncertainty on a noisy machine. */
 
 export function percentile(sorted, fraction) {
   const position = (sorted.length - 1) * fraction
@@ -23,7 +23,10 @@ export function summary(samples) {
   }
 }
 
-/** Ratio of the medians, with a 95 % interval by resampling (seeded: the same samples give the same interval). */
+/**
+ * Ratio of the medians, with a 95 % interval by resampling (seeded: the same samples give the same
+ * interval).
+ */
 export function ratioOfMedians(ours, theirs, resamples = 1000) {
   const random = seeded(0x5eed)
   const ratios = []

@@ -1,11 +1,11 @@
-/** Spawn calls, each as a bar that is made of its steps. */
+/** Spawn calls as bars, each divided into its steps. */
 
 import { box, picture, text } from './draw.mjs'
 import { figure } from './rows.mjs'
 
 const [WIDTH, LEFT, ROW, BAR] = [1120, 260, 34, 20]
 const PLOT = WIDTH - LEFT - 110
-/** Of the palette in draw.mjs. */
+/** Number of step colours of the palette in draw.mjs. */
 const COLOURS = 14
 
 /** `bars`: `{ label, total, steps: [{ step, us }] }`, in microseconds. */

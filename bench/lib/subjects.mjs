@@ -1,6 +1,6 @@
 /**
- * The ways of starting a command that are compared. Each is `start(command, args, options) → ChildProcess`; the terminals have
- * node-pty's shape.
+ * The ways to start a command that are compared. Each is `start(command, args, options) →
+ * ChildProcess`; the terminals have the API of node-pty.
  */
 
 export const OURS = 'spawn-owned'
@@ -40,7 +40,7 @@ export function loadSubject(name) {
   return loaders[name]()
 }
 
-/** execa needs a newer Node with every major version: where it cannot be imported it is left out, not fatal. */
+/** Each major version of execa needs a newer Node. Where it cannot be imported, it is left out. */
 export async function availableSubjects(names) {
   const found = []
   for (const name of names) {

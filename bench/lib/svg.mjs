@@ -1,7 +1,7 @@
 /**
- * The rows that have a target, as two plots in one SVG:
- * ratios on a logarithmic scale around 1× (the opponent), and absolute costs as a share of what is allowed.
- * Bars to the left are better in both.
+ * The rows that have a target, as two plots in one SVG: ratios on a logarithmic scale around 1×
+ * (the opponent), and absolute costs as a share of the target. In both, bars to the left are
+ * better.
  */
 
 import { box, line, picture, ring, text } from './draw.mjs'
@@ -36,7 +36,7 @@ export function plot(rows, { title, subtitle }) {
   return picture(WIDTH, y + 20, parts)
 }
 
-/** A throughput is turned over, so that everywhere less is better. */
+/** Inverts a throughput, so that less is always better. */
 function asCost(row) {
   const turned = row.target.atLeast !== undefined
   const cost = (value) => (turned ? 1 / value : value)

@@ -33,7 +33,7 @@ function otherText(row, other) {
 
 export function terminalTable(rows) {
   const table = rows.map(cells)
-  // The last column may run on; the others are as wide as their widest cell.
+  // The last column has no width limit; the others are as wide as their widest cell.
   const widths = HEADERS.map((header, i) => Math.max(header.length, ...table.map((line) => line[i].length)))
   const line = (columns) =>
     columns

@@ -1,6 +1,6 @@
 /**
- * What one thread asks of the kernel, and when, as the kernel itself notes it (tracefs): nothing in the measured program is there for
- * that. It costs the program half a microsecond a note.
+ * The system calls of one thread with their times, as the kernel records them (tracefs). The
+ * measured program needs no change for that. Each record costs it half a microsecond.
  */
 
 import { existsSync, mkdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs'
@@ -9,7 +9,7 @@ import { join } from 'node:path'
 const TRACEFS = '/sys/kernel/tracing'
 const BUFFER_KB = 16 << 10
 
-/** Why nothing can be traced here; undefined if it can. */
+/** Why tracing is not possible, or undefined. */
 export function whyNoTrace() {
   if (!existsSync(join(TRACEFS, 'instances'))) return 'it needs root and a mounted tracefs'
   if (!existsSync(join(TRACEFS, 'events/syscalls'))) return 'this kernel does not trace system calls'
@@ -17,9 +17,9 @@ export function whyNoTrace() {
 }
 
 /**
- * The notes of thread `tid` while `measure` goes on, in order:
- * `{ at, enter }` and `{ at, exit }` with the name of a system call, `{ at, off }` and `{ at, on }` when it loses and gets back its CPU
- * (`off`: its state then, R if it would have gone on). `at` is in microseconds.
+ * The records of thread `tid` during `measure`, in order: `{ at, enter }` and `{ at, exit }` with
+ * the name of a system call, `{ at, off }` and `{ at, on }` when the thread loses and gets a CPU
+ * (`off` is its state then; R means that it was preempted). `at` is in microseconds.
  */
 export async function traced(tid, measure) {
   const instance = join(TRACEFS, 'instances', `spawn-owned-bench-${process.pid}`)
@@ -40,7 +40,7 @@ export async function traced(tid, measure) {
   }
 }
 
-/** Exported for whoever wants to look at a trace of another origin. */
+/** Exported so that traces from other sources can be parsed. */
 export function parse(text, tid) {
   const line =
     /^.*-(\d+)\s+\[\d+\] \S+ +(\d+\.\d+): (?:sys_(\w+)(\(| -> )|sched_switch: .*prev_pid=(\d+) .*prev_state=(\S+) ==> .*next_pid=(\d+))/

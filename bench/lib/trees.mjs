@@ -1,4 +1,4 @@
-/** Trees of processes, and the ways of ending one. */
+/** Trees of processes, and ways to end them. */
 
 import { execFileSync } from 'node:child_process'
 import { join } from 'node:path'
@@ -12,7 +12,7 @@ const PATIENCE_MS = 500
 export const TREE_KILL = 'tree-kill'
 export const GROUP = 'kill(-pid)'
 
-/** Puts the program that becomes a tree into the directory. */
+/** Compiles the program that becomes a tree into the directory. */
 export function compileTree(directory) {
   const program = join(directory, 'tree')
   const source = fileURLToPath(new URL('../fixtures/tree.c', import.meta.url))
@@ -24,7 +24,10 @@ export function compileTree(directory) {
 
 let serial = 0
 
-/** Starts a tree of 1 + middle × (1 + leaves) processes, half of them in other sessions, and ends it in the way that the bot is for. */
+/**
+ * Starts a tree of 1 + middle × (1 + leaves) processes, half of them in other sessions, and ends it
+ * in the way that this bot measures.
+ */
 export async function cancelTree(start, { program, directory, middle, leaves, mode = 'stay' }) {
   const how = process.env.BENCH_CANCEL
   const place = join(directory, `witness-${process.pid}-${++serial}`)

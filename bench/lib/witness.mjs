@@ -1,4 +1,7 @@
-/** A FIFO that every process of a tree holds open: its EOF is the proof, from outside, that all of them are gone. */
+/**
+ * A FIFO that every process of a tree holds open. Its EOF proves, independently of the library,
+ * that all are gone.
+ */
 
 import { execFileSync } from 'node:child_process'
 import { closeSync, constants, openSync, rmSync } from 'node:fs'
@@ -17,7 +20,7 @@ export class Witness {
     this.#path = path
     execFileSync('mkfifo', [path])
     const reader = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)
-    // Held until the tree is complete, so that there is no EOF before it began.
+    // Held until the tree is complete, so that EOF does not come before its start.
     this.#writer = openSync(path, constants.O_WRONLY)
     this.#socket = new Socket({ fd: reader, readable: true, writable: false })
     this.gone = new Promise((resolve) => {
@@ -34,7 +37,7 @@ export class Witness {
     this.#onLine()
   }
 
-  /** Resolves when so many processes have announced themselves. */
+  /** Resolves when `count` processes have written their PIDs. */
   async complete(count) {
     await new Promise((resolve, reject) => {
       const timer = setTimeout(

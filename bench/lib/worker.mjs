@@ -1,6 +1,7 @@
 /**
- * The bot that is measured: a Node process of a given resident size that knows one subject.
- * `node worker.mjs <bench module> <subject> <resident MB>`; the bench module's `worker` functions are its commands.
+ * The measured bot: a Node process with a given resident size and one subject. `node worker.mjs
+ * <bench module> <subject> <resident MB>`; the `worker` functions of the bench module are its
+ * commands.
  */
 
 import { randomFillSync } from 'node:crypto'
@@ -13,13 +14,14 @@ const [moduleUrl, subjectName, residentText] = process.argv.slice(2)
 const wantedMb = Number(residentText)
 const { worker } = await import(moduleUrl)
 const start = await loadSubject(subjectName)
-// Global, or else it is garbage to V8 from here on and the bot soon small again.
+// Global, because otherwise V8 collects it and the bot becomes small again.
 globalThis.ballast = fillTo(wantedMb * MB)
 
 process.on('message', async ({ operation, args }) => {
   try {
     const value = await worker[operation](start, args)
-    if (residentMb() < wantedMb * 0.8) throw new Error(`the bot has shrunk to ${residentMb()} MB`)
+    if (residentMb() < wantedMb * 0.8)
+      throw new Error(`the bot has shrunk to ${residentMb()} MB, expected ${wantedMb} MB`)
     process.send({ value })
   } catch (error) {
     process.send({ error: error.stack })
@@ -28,7 +30,7 @@ process.on('message', async ({ operation, args }) => {
 process.on('disconnect', () => process.exit())
 process.send({ ready: true, residentMb: residentMb() })
 
-/** Written, hence really resident: untouched pages cost a fork nothing. */
+/** Filled with data, so that the pages are resident: untouched pages cost a fork nothing. */
 function fillTo(bytes) {
   const noise = randomFillSync(Buffer.allocUnsafeSlow(MB))
   const chunks = []

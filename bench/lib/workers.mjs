@@ -1,6 +1,6 @@
 /**
- * Starts measured bots, asks them for samples in turn, and leaves none behind: a bot ends itself, and what it
- * started, when its channel to us closes, also when we die.
+ * Starts measured bots, gets samples from them in turn, and leaves none behind: a bot exits, with
+ * everything it started, when its channel to this process closes, even if this process dies.
  */
 
 import { fork } from 'node:child_process'
@@ -11,8 +11,8 @@ const program = fileURLToPath(new URL('./worker.mjs', import.meta.url))
 const live = new Set()
 
 /**
- * One bot per subject, started one after the other.
- * `label` tells two bots with the same subject apart; `env` is added to the environment.
+ * One bot per subject, started in sequence. `label` distinguishes two bots with the same subject;
+ * `env` is added to the environment.
  */
 export async function startWorkers(moduleUrl, subjects, { residentMb = 0, execArgv = [] } = {}) {
   const workers = []
@@ -58,7 +58,7 @@ async function startWorker(moduleUrl, { name, label, env, residentMb, execArgv }
 
 async function died(child, label) {
   const [code, signal] = await once(child, 'exit')
-  throw new Error(`${label}: the measured bot ended by itself (${signal ?? code})`)
+  throw new Error(`${label}: the measured bot ended unexpectedly (${signal ?? code})`)
 }
 
 export async function stopWorkers(workers) {
@@ -66,9 +66,9 @@ export async function stopWorkers(workers) {
 }
 
 /**
- * A B C, B C A, C A B, …: noise of the machine reaches all alike, and nobody is always first.
- * Returns label → samples; one call may give one sample or an array of them. A machine so busy that the budget does not
- * suffice gets fewer rounds, but three.
+ * A B C, B C A, C A B, …: the noise of the machine affects all alike, and no subject is always
+ * first. Returns label → samples; one call may return one sample or an array. On a machine that is
+ * too busy for the budget there are fewer rounds, but at least three.
  */
 export async function interleave(workers, rounds, operation, args, budgetMs = 30_000) {
   const began = performance.now()
@@ -83,7 +83,7 @@ export async function interleave(workers, rounds, operation, args, budgetMs = 30
   return samples
 }
 
-/** The same with workers started before and stopped after, whatever happens. */
+/** Like `interleave`, but starts the workers before and stops them in any case. */
 export async function withWorkers(moduleUrl, subjects, options, measure) {
   const workers = await startWorkers(moduleUrl, subjects, options)
   try {

@@ -1,7 +1,8 @@
 /**
- * The bot under load: `node bot.mjs <subject>`. Told by its channel what to do; ends, and what it has started with it, when that closes.
+ * The bot under load: `node bot.mjs <subject>`. It gets requests through its IPC channel. When that
+ * closes, it exits, with everything it has started.
  *
- * It keeps its own books of what it was told about each run, and compares them with what must have happened.
+ * It records every event of each run, and compares the record with what must have happened.
  */
 
 import { once } from 'node:events'
@@ -25,7 +26,10 @@ process.on('message', async ({ order, args }) => {
 process.on('disconnect', () => process.exit())
 process.send('ready')
 
-/** So many runs at once: until all are started, what they cost while nothing happens, and until all are ended. */
+/**
+ * `count` runs at once: the time until all have started, the cost while they idle, and the time
+ * until all have ended.
+ */
 async function live({ count }) {
   const books = new Books()
   const histogram = watchLoop()
@@ -56,7 +60,7 @@ async function live({ count }) {
   }
 }
 
-/** The commands, in turn: what each says, and how it ends. */
+/** The commands, in turn: the output of each, and how it ends. */
 const COMMANDS = [
   { command: ['/bin/true', []], output: '', code: 0 },
   { command: ['/bin/sh', ['-c', 'echo hello; exit 3']], output: 'hello\n', code: 3 },
@@ -68,7 +72,7 @@ const COMMANDS = [
   },
 ]
 
-/** So many a second, for so long, whatever becomes of them meanwhile. */
+/** Starts `perSecond` runs a second for `seconds`, without waiting for their ends. */
 async function steady({ perSecond, seconds }) {
   const books = new Books()
   const histogram = watchLoop()
@@ -79,7 +83,7 @@ async function steady({ perSecond, seconds }) {
     const due = began + (i * 1000) / perSecond
     const early = due - performance.now()
     if (early > 0) await delay(early)
-    // Who is late catches up, but lets the event loop come round.
+    // If the loop is late, it catches up, but lets the event loop turn in between.
     else await new Promise(setImmediate)
     const { command, input, output, code } = COMMANDS[i % COMMANDS.length]
     const before = performance.now()
@@ -95,14 +99,14 @@ async function steady({ perSecond, seconds }) {
   return { calls: summary(calls), lateMs: late, most, loop: histogram.stop(), ...books.sum() }
 }
 
-/** What was told about runs: each must be told once, and must be true. */
+/** The events of all runs. Each must come once, and must be true. */
 class Books {
   open = 0
   #entries = []
   #onClosed = () => {}
 
   enter(child, expected) {
-    // Without the run itself: what is to be seen is whether anybody else still holds on to it.
+    // Without the run itself, so that this entry does not keep the run from garbage collection.
     const entry = { spawn: 0, exit: 0, close: 0, errors: [], output: '', expected, isOurs: 'wait' in child }
     this.#entries.push(entry)
     this.open++
@@ -132,7 +136,7 @@ class Books {
         this.#onClosed = resolve
       })
     }
-    // Whoever is told twice is told soon.
+    // A duplicate event would come within this time.
     await delay(500)
   }
 
@@ -150,15 +154,15 @@ class Books {
 function faults({ spawn, exit, close, errors, output, code, reason, isOurs, expected }) {
   const found = []
   if (spawn !== 1 || exit !== 1 || close !== 1)
-    found.push(`spawn, exit, close told ${[spawn, exit, close]} times`)
+    found.push(`spawn, exit, close came ${[spawn, exit, close]} times`)
   if (errors.length > 0) found.push(`error: ${errors[0]}`)
   if (expected && (output !== expected.output || code !== expected.code))
-    found.push(`said ${JSON.stringify(output)} and ended with ${code}`)
-  if (expected && isOurs && reason !== 'exit') found.push(`its reason is ${reason}`)
+    found.push(`wrote ${JSON.stringify(output)} and exited with ${code}`)
+  if (expected && isOurs && reason !== 'exit') found.push(`its reason is ${reason} instead of exit`)
   return found
 }
 
-/** How late the event loop came round, in milliseconds. */
+/** How late the event loop turned, in milliseconds. */
 function watchLoop() {
   const histogram = monitorEventLoopDelay({ resolution: 5 })
   histogram.enable()
@@ -176,10 +180,10 @@ function watchLoop() {
   }
 }
 
-/** What this process has, to be compared with what it had. */
+/** The resources of this process, for a comparison. */
 async function leftovers() {
   global.gc()
-  // Helpers that wait for the next run are no leftovers of the last ones, but their number must not grow.
+  // Spare helpers are not left over from earlier runs, but their count must not grow.
   await delay(500)
   const children = readFileSync(`/proc/self/task/${process.pid}/children`, 'utf8').split(' ').filter(Boolean)
   return {

@@ -1,10 +1,13 @@
 /**
  * npm run load [-- --minutes 5] [-- --rate 50] [-- --live 1000]
  *
- * A bot that has a thousand runs at once, and one that starts fifty a second for minutes while stress-ng wants every CPU: whether
- * anything is lost, told twice or left behind, and how late the event loop is. Beside it, for a minute, a bot with child_process.
+ * Measures a bot with a thousand runs at once, and a bot that starts fifty a second for minutes,
+ * while stress-ng uses every CPU. Checks whether an event is lost or doubled, whether something is
+ * left, and how late the event loop is. For comparison, measures a bot with child_process for a
+ * minute.
  *
- * Prints a table and writes it to bench/results/load.json and load.md. Ends with 1 if anything was wrong.
+ * Prints a table and writes it to bench/results/load.json and load.md. Exits with 1 if a check
+ * fails.
  */
 
 import { fork } from 'node:child_process'
@@ -28,11 +31,14 @@ const { values } = parseArgs({
   },
 })
 const [minutes, perSecond, count] = [values.minutes, values.rate, values.live].map(Number)
-/** Enough to compare the two; what takes minutes to show is ours to fear. */
+/** Enough for a comparison. */
 const THEIR_MINUTES = 1
-/** Before the minutes that count, as a share of them. */
+/** Warm-up before the measured minutes, as a share of them. */
 const WARM_UP = 0.2
-/** What the bot has for itself must be as before, but for the last thousand runs, which it remembers; how much of the system's memory that takes is not quite in its hands. */
+/**
+ * How much the bot may grow. It remembers the last thousand runs, and it does not fully control how
+ * much system memory that takes.
+ */
 const GROWTH_MB = { heap: 10, resident: 40 }
 
 installPackages('Figures under load', ['stress-ng'])
@@ -58,14 +64,15 @@ async function underLoad(subject, minutes) {
   console.error(`  ${subject}: ${count} at once`)
   const bot = await startBot(subject)
   const live = await bot.ask('live', { count })
-  // Memory that was got once is not given back, and helpers, threads and caches are none of what is left. What grows after that is lost.
+  // A warm-up: first use allocates memory and starts helpers and threads. What grows after that is
+  // a leak.
   await bot.ask('steady', { perSecond, seconds: Math.ceil(minutes * 60 * WARM_UP) })
   const before = await bot.ask('leftovers')
-  console.error(`  ${subject}: ${perSecond} a second for ${minutes} minutes`)
+  console.error(`  ${subject}: ${perSecond} runs a second for ${minutes} minutes`)
   const pressure = spawnOwned('stress-ng', ['--cpu', String(availableParallelism())], { stdio: 'ignore' })
   const steady = await bot.ask('steady', { perSecond, seconds: minutes * 60 })
   const { reason } = await pressure.cancel()
-  if (reason !== 'manual-cancel') throw new Error(`stress-ng has ended before it was told to: ${reason}`)
+  if (reason !== 'manual-cancel') throw new Error(`stress-ng ended too early: ${reason}`)
   const after = await bot.ask('leftovers')
   bot.child.disconnect()
   await once(bot.child, 'exit')
@@ -77,7 +84,7 @@ function faults({ live, steady, before, after }) {
   for (const what of ['descriptors', 'threads', 'children'])
     if (after[what] > before[what]) found.push(`${what}: ${before[what]} before, ${after[what]} after`)
   if (after.zombies > 0) found.push(`${after.zombies} zombies`)
-  if (after.entries > 0) found.push(`${after.entries} entries in the registry`)
+  if (after.entries > 0) found.push(`${after.entries} entries are left in the registry`)
   for (const what of ['heap', 'resident']) {
     const grown = after[`${what}Mb`] - before[`${what}Mb`]
     if (grown > GROWTH_MB[what]) found.push(`${what}: ${Math.round(grown)} MB more than before`)
@@ -118,18 +125,20 @@ function report(machine) {
     [
       line(`${count} at once: all calls`, ({ live }) => ms(live.calledMs)),
       line('all started', ({ live }) => ms(live.startedMs)),
-      line('all ended, and told so', ({ live }) => ms(live.endedMs)),
+      line('all ended and reported', ({ live }) => ms(live.endedMs)),
       line('resident then', ({ live }) => `${(live.residentKb / 1024).toFixed(0)} MB`),
-      line('CPU of the bot in 3 s of nothing', ({ live }) => ms(live.idleCpuMs)),
+      line('CPU of the idle bot in 3 s', ({ live }) => ms(live.idleCpuMs)),
       line('event loop late by, p50/p90/p99/max ms', ({ live }) => spread(live.loop)),
       line(`${perSecond} a second, all CPUs busy: for`, ({ minutes }) => `${minutes} min`),
       line('runs', ({ steady }) => steady.runs.toLocaleString('en')),
-      line('behind at the end by', ({ steady }) => ms(Math.max(0, steady.lateMs))),
+      line('delay at the end', ({ steady }) => ms(Math.max(0, steady.lateMs))),
       line('most at once', ({ steady }) => String(steady.most)),
       line('spawn call, p50/p90/p99/max ms', ({ steady }) => spread(steady.calls)),
       line('spawn → exit, p50/p90/p99/max ms', ({ steady }) => spread(steady.exits)),
       line('event loop late by, p50/p90/p99/max ms', ({ steady }) => spread(steady.loop)),
-      line('told wrongly, twice or not at all', ({ live, steady }) => String(live.wrong + steady.wrong)),
+      line('events that are wrong, doubled or missing', ({ live, steady }) =>
+        String(live.wrong + steady.wrong),
+      ),
       ...['descriptors', 'threads', 'children'].map((what) =>
         line(`${what} before → after`, ({ before, after }) => `${before[what]} → ${after[what]}`),
       ),

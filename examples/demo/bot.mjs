@@ -1,5 +1,6 @@
-// The bot, a process of its own so that it can be killed: `node bot.mjs plain`, `owned`, `keeping` or `next`.
-// It runs the agent and does what the demo asks for. fd 3 is the witness, which the agent inherits.
+// The bot: `node bot.mjs plain`, `owned`, `keeping` or `next`. It is a separate process, so that
+// the demo can kill it. It starts the agent and executes the demo's actions. fd 3 is the witness;
+// the agent inherits it.
 import { spawn } from 'node:child_process'
 import { closeSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
@@ -8,11 +9,14 @@ import { reapOrphans, registerProcess, spawnOwned } from 'spawn-owned'
 process.title = 'bot'
 
 const agent = [fileURLToPath(new URL('agent/agent.mjs', import.meta.url))]
-const offspring = fileURLToPath(new URL('agent/cast.sh', import.meta.url))
+const castScript = fileURLToPath(new URL('agent/cast.sh', import.meta.url))
 const stdio = ['ignore', 'ignore', 'inherit', 3]
 
 const bots = {
-  /** As careful as it gets: the agent leads a group of its own, so that the group can be signalled. */
+  /**
+   * The best that child_process can do: the agent leads a process group, so that the bot can signal
+   * it.
+   */
   plain() {
     const child = spawn(process.execPath, agent, { stdio, detached: true })
     return {
@@ -25,7 +29,7 @@ const bots = {
     const run = spawnOwned(process.execPath, agent, { stdio, graceMs: 1000 })
     return { 'run.cancel()': () => run.cancel() }
   },
-  /** Work that is to outlive the bot, and a daemon that was started by other means. */
+  /** A run that outlives the bot, and a registered daemon that child_process started. */
   keeping() {
     const onOwnerExit = 'keep'
     spawnOwned(process.execPath, agent, {
@@ -34,7 +38,7 @@ const bots = {
       onOwnerExit,
       commandPreview: 'agent --resume',
     })
-    const daemon = spawn('bash', [offspring, 'model-server'], {
+    const daemon = spawn('bash', [castScript, 'model-server'], {
       argv0: 'model-server',
       stdio,
       detached: true,
@@ -42,12 +46,12 @@ const bots = {
     registerProcess({ pid: daemon.pid, commandPreview: 'model-server' })
     return {}
   },
-  /** The one after a crash. */
+  /** The bot that starts after a crash. */
   next: () => ({ 'reapOrphans(process.pid)': () => reapOrphans(process.pid) }),
 }
 
 const actions = bots[process.argv[2]]()
-// Only the tree is to hold the witness.
+// Only the tree may hold the witness.
 closeSync(3)
 
 process.on('message', async (action) => process.send(await actions[action]()))

@@ -1,52 +1,55 @@
-// What becomes of an agent's processes when the bot cancels it, and when the bot is killed: with child_process, and with
-// spawn-owned. Real processes; whether one lives is read from the kernel, never asked of spawn-owned.
-// Exits with 0 if everything was as announced.
+// Shows which processes of an agent are left when the bot cancels it, and when the bot is killed:
+// with child_process and with spawn-owned. The processes are real. The demo reads from the kernel
+// which of them are alive, not from spawn-owned. It exits with 0 if every scene ended as expected.
 import { cast } from './lib/cast.mjs'
 import { picture } from './lib/picture.mjs'
 import { clearAllStages, Stage } from './lib/stage.mjs'
 import { table } from './lib/table.mjs'
-import { bold, dim, green, heading, hush, paragraph, pause, red, say } from './lib/terminal.mjs'
+import { bold, dim, green, heading, mute, paragraph, pause, red, say } from './lib/terminal.mjs'
 import { scenes } from './scenes/index.mjs'
 
 if (process.platform !== 'linux') {
-  console.error('The demo needs Linux: spawn-owned works there first, other systems follow.')
+  console.error('The demo needs Linux, because it reads /proc.')
   process.exit(1)
 }
 
 try {
-  process.exitCode = await Promise.race([perform(), interruption()])
+  process.exitCode = await Promise.race([playAll(), interruption()])
 } catch (error) {
   console.error(`The demo failed: ${error.message}`)
   process.exitCode = 1
 }
-hush()
+mute()
 await clearAllStages()
 process.exit()
 
-/** Resolves with the exit code, if a signal comes. A second one is not waited for: the witness clears up even then. */
+/**
+ * Resolves with the exit code at the first signal. A second signal kills the demo; the witness
+ * cleans up then.
+ */
 function interruption() {
   return new Promise((resolve) => {
     for (const [signal, number] of Object.entries({ SIGHUP: 1, SIGINT: 2, SIGTERM: 15 })) {
       process.once(signal, () => {
-        say(`\n  ${signal}: ending what the demo has started.`)
+        say(`\n  ${signal}: terminating all processes of the demo.`)
         resolve(128 + number)
       })
     }
   })
 }
 
-/** The whole show. Resolves with the exit code. */
-async function perform() {
+/** Plays all scenes. Resolves with the exit code. */
+async function playAll() {
   say()
   paragraph(
     `A bot runs an agent, and the agent starts ${cast.length - 1} more processes, each in a way that real agents use. ` +
-      'What is left of them when the bot cancels the agent? And when the bot itself is killed?',
+      'Which of them are left when the bot cancels the agent? And when the bot itself is killed?',
     bold,
   )
   const results = []
   for (const [index, scene] of scenes.entries()) results.push(await playScene(scene, index + 1))
 
-  heading('Compared')
+  heading('Comparison')
   say()
   for (const line of table(results)) say(line)
   say()
@@ -55,13 +58,13 @@ async function perform() {
     bold,
   )
   paragraph(
-    'Judged by the kernel alone: a socket that every process of the tree holds open, whose end of file means that all ' +
-      'of them are gone, and pid with start time in /proc. What was left the demo has ended itself.',
+    'These results come from the kernel: PID and start time in /proc, and a socket that every process of the tree ' +
+      'holds open. End of file on the socket means that all of them are gone. The demo has killed what was left.',
     dim,
   )
-  const surprises = results.filter(({ asAnnounced }) => !asAnnounced)
-  for (const { scene } of surprises) say(red(`  Not as announced: ${scene.title}`))
-  return surprises.length === 0 ? 0 : 1
+  const unexpected = results.filter(({ asExpected }) => !asExpected)
+  for (const { scene } of unexpected) say(red(`  Unexpected result: ${scene.title}`))
+  return unexpected.length === 0 ? 0 : 1
 }
 
 async function playScene(scene, number) {
@@ -75,15 +78,15 @@ async function playScene(scene, number) {
   await pause(1500)
 
   const since = performance.now()
-  const told = await scene.play(stage)
+  const passed = await scene.play(stage)
   const result = await judge(scene, stage, since)
-  if (told === false) result.asAnnounced = false
+  if (passed === false) result.asExpected = false
 
   say()
   const verdict =
     result.alive.length > 0
       ? `${result.alive.length} of ${stage.size} still run`
-      : 'nothing of the tree is left'
+      : 'no process of the tree is left'
   say(`  ${bold('after')}: ${result.alive.length > 0 ? red(verdict) : green(verdict)}`)
   for (const line of picture(stage, { survivors: true })) say(line)
   await pause(1500)
@@ -106,7 +109,7 @@ async function judge(scene, stage, since) {
     scene,
     alive,
     goneAfterMs: extinct ? stage.goneAt - since : undefined,
-    asAnnounced:
+    asExpected:
       String(alive.toSorted()) === String(scene.survivors.toSorted()) &&
       extinct === (scene.survivors.length === 0) &&
       helpersGone,

@@ -1,4 +1,5 @@
-//! A journal that somebody has written into: whole lines count, others do not, and what they come to is sound.
+//! A journal with any content: complete lines count, others do not, and the resulting records are
+//! sound.
 
 use spawn_owned::registry::Table;
 use spawn_owned::registry::fuzzing::{decode, encode};
@@ -7,15 +8,15 @@ use crate::records::assert_sound;
 
 pub fn check(input: &[u8]) {
     is_sound(input);
-    // A line whose length does not agree is passed over, and nearly every change makes it so. Somebody who writes lines to have
-    // somebody killed can count.
+    // A line with a wrong length is skipped, and nearly every mutation makes the length wrong. An
+    // attacker can write correct lengths, so correct them.
     is_sound(&with_true_lengths(input));
 }
 
 fn is_sound(input: &[u8]) {
     let (lines, _) = decode(input);
     let (again, torn) = decode(&encode(&lines));
-    assert_eq!((&again, torn), (&lines, 0), "what was read can be written, and means the same");
+    assert_eq!((&again, torn), (&lines, 0), "the lines changed when written and read again");
 
     let text = String::from_utf8_lossy(input);
     let mut table = Table::default();

@@ -1,8 +1,8 @@
-//! What is to hold for any bytes, wherever bytes come from somebody else: another process, a file, the kernel's words about a process
-//! that chooses its own name.
+//! Properties that must hold for any bytes from outside: from another process, from a file, or from
+//! the kernel about a process that chooses its own name.
 //!
-//! Each module has `check`, which panics if its property does not hold for an input. libFuzzer drives it (`fuzz_targets/`), or plain
-//! mutations where libFuzzer cannot be built (`bin/plain.rs`).
+//! Each module has `check`, which panics if its property does not hold for an input. libFuzzer
+//! calls it (`fuzz_targets/`), or plain mutations where libFuzzer cannot be built (`bin/plain.rs`).
 
 pub mod conversation;
 pub mod environ;
@@ -17,10 +17,11 @@ pub mod stat;
 mod records;
 mod samples;
 
-/// Where libFuzzer is to find what the encoders have to offer, beside the files in `seeds/`.
+/// Environment variable: the folder in which libFuzzer finds the samples of the encoders, besides
+/// the files in `seeds/`.
 const SAMPLES: &str = "FUZZ_SAMPLES";
 
-/// Writes a target's samples where its driver looks next.
+/// Writes a target's samples to the folder that its driver reads next.
 pub fn offer_samples(name: &str) {
     let Some(folder) = std::env::var_os(SAMPLES).map(std::path::PathBuf::from) else { return };
     for target in TARGETS.iter().filter(|target| target.name == name) {
@@ -30,11 +31,11 @@ pub fn offer_samples(name: &str) {
     }
 }
 
-/// Where an input comes from, and what it is to be checked for.
+/// A kind of input, and its check.
 pub struct Target {
     pub name: &'static str,
     pub check: fn(&[u8]),
-    /// Inputs to begin with that only our own encoder can make. Others are files, in `seeds/`.
+    /// Initial inputs that only our own encoder can make. All others are files in `seeds/`.
     pub samples: fn() -> Vec<Vec<u8>>,
 }
 

@@ -1,22 +1,22 @@
-//! Payloads, in both directions: what can be decoded can be encoded, and then means the same.
+//! Payloads in both directions: a decoded message can be encoded, and decodes to the same message.
 
 use spawn_owned::keeper::protocol::{
     Command, InCgroup, Inbox, Refusal, Report, Request, decode, encode, payload,
 };
 
-/// A macro, because some of these types borrow from what they are decoded from, and here there are two of that.
+/// A macro, because some of these types borrow from the bytes, and here are two sets of bytes.
 macro_rules! means_the_same {
     ($type:ty, $bytes:expr) => {
         if let Ok(message) = decode::<$type>($bytes) {
-            let again = payload(&message).expect("what was decoded can be encoded");
-            assert!(again.len() <= $bytes.len(), "numbers have one shortest spelling, which is ours");
-            is_framed(&encode(&message).expect("it is shorter than the bound"), &again);
+            let again = payload(&message).expect("a decoded message can be encoded");
+            assert!(again.len() <= $bytes.len(), "our encoding is not the shortest");
+            is_framed(&encode(&message).expect("the message is within the limit"), &again);
             assert_eq!(decode::<$type>(&again), Ok(message));
         }
     };
 }
 
-/// The first byte says as what the rest is read. For memory there is a bound as well: libFuzzer watches what one input takes.
+/// The first byte selects the type of the message. libFuzzer also limits the memory of one input.
 pub fn check(input: &[u8]) {
     let Some((kind, bytes)) = input.split_first() else { return };
     match kind % 5 {

@@ -1,8 +1,9 @@
-//! A line about an orphan: whatever the orphan calls itself, it is one line, and says what was meant.
+//! A log line about an orphan: whatever the command contains, it is one line with the correct
+//! fields.
 
 use std::time::UNIX_EPOCH;
 
-use spawn_owned::observe::orphan_log::{Batch, Orphan, What};
+use spawn_owned::registry::orphan_log::{Batch, Orphan, What};
 
 pub fn check(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
@@ -11,7 +12,7 @@ pub fn check(input: &[u8]) {
     let orphan = Orphan { pid: 7, command, age_ms: Some(1), status: "confirmed" };
     let mut batch = Batch::new(UNIX_EPOCH);
     batch.add(What::Killed, &orphan, reason);
-    let line = batch.text().strip_suffix('\n').expect("it ends");
+    let line = batch.text().strip_suffix('\n').expect("the line ends with a newline");
     assert!(
         !line.contains(char::is_control) && !line.contains(['\u{2028}', '\u{2029}', '\u{202e}']),
         "{line:?}"
@@ -19,15 +20,15 @@ pub fn check(input: &[u8]) {
 
     let rest = line
         .strip_prefix("1970-01-01T00:00:00.000Z KILLED pid=7 cmd=")
-        .expect("it begins as every line does");
+        .expect("the line starts with the fixed fields");
     let (found, rest) = string(rest);
     assert_eq!(found, command);
     let (found, rest) =
-        string(rest.strip_prefix(" age=0s status=confirmed reason=").expect("and goes on as it does"));
+        string(rest.strip_prefix(" age=0s status=confirmed reason=").expect("the fixed fields follow"));
     assert_eq!((found.as_str(), rest), (reason, ""));
 }
 
-/// A string of JSON, and what comes behind it.
+/// Parses a JSON string, and returns it and the rest of the text.
 fn string(text: &str) -> (String, &str) {
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<String>();
     let value = values.next().and_then(Result::ok).expect("a string");

@@ -1,7 +1,7 @@
-//! A registry file, ours or another program's or nobody's.
+//! A registry file: ours, one of another program, or any bytes.
 
 use spawn_owned::registry::import::{self, Imported};
-use spawn_owned::registry::{Kept, Record};
+use spawn_owned::registry::{CachedRecord, Record};
 
 use crate::records::assert_sound;
 
@@ -16,11 +16,11 @@ pub fn check(input: &[u8]) {
     }
     let again = import::read(&file(&imported.records));
     let expected = Imported { records: imported.records, rejected: Vec::new() };
-    assert_eq!(again, Ok(expected), "what was taken is written as ours, and then means the same");
+    assert_eq!(again, Ok(expected), "the records changed when written and read again");
 }
 
 fn file(records: &[Record]) -> String {
-    let entries: Vec<_> = records.iter().map(|record| Kept::new(record.clone())).collect();
+    let entries: Vec<_> = records.iter().map(|record| CachedRecord::new(record.clone())).collect();
     let entries: Vec<_> = entries.iter().filter_map(|entry| entry.json().map(|json| json.get())).collect();
     format!("{{\"version\":1,\"entries\":[{}]}}", entries.join(","))
 }

@@ -1,18 +1,20 @@
-//! Inputs that only our own encoder can make: they change with the protocol, so none of them is a file.
+//! Inputs that only our own encoder can make. They change with the protocol, so none of them
+//! is a file.
 
 use spawn_owned::contain::cgroup::Base;
-use spawn_owned::contain::{Limits, ProcessInfo, Usage};
+use spawn_owned::contain::{Limits, Usage};
 use spawn_owned::identity::macos::kinfo;
 use spawn_owned::keeper::protocol::{
-    Command, End, InCgroup, Own, Process, Refusal, Report, Request, Slot, encode, payload,
+    AssignRun, Command, InCgroup, Process, Refusal, Report, Request, Slot, encode, payload,
 };
 use spawn_owned::run::lifecycle::Timeout;
-use spawn_owned::run::{Cause, ExitStatus, Force, Policy};
+use spawn_owned::run::reason::Ending;
+use spawn_owned::run::{Cause, Ended, ExitStatus, Force, Policy, ProcessInfo, Unlisted};
 
-fn own() -> Request<'static> {
-    Request::Own(Own {
+fn assign_run() -> Request<'static> {
+    Request::AssignRun(AssignRun {
         run_id: "r1",
-        preview: "sh -c …",
+        cookie_key: "0123456789abcdef0123456789abcdef",
         on_owner_exit: Policy::Kill,
         on_leader_exit: Policy::Keep,
         grace_ms: 5_000,
@@ -24,10 +26,10 @@ fn own() -> Request<'static> {
 
 fn requests() -> Vec<Request<'static>> {
     vec![
-        own(),
+        assign_run(),
         Request::Started,
         Request::Extend { ms: u64::MAX },
-        Request::Silent { limit_ms: 1 },
+        Request::IdleTimeout { limit_ms: 1 },
         Request::Usage,
         Request::Signal { signal: 15 },
         Request::Cancel { signal: 15, grace_ms: 1_500, reason: "manual-cancel" },
@@ -51,13 +53,16 @@ fn reports() -> Vec<Report> {
         Report::Usage(Usage { processes: 3, cpu_ms: u64::MAX, rss_bytes: 1 << 40 }),
         Report::Ending { cause: Cause::OverallTimeout, reason: String::new() },
         Report::RootExited(ExitStatus::Signal(9)),
-        Report::Extinct(End {
-            cause: Cause::Cancel,
-            reason: "shutdown".into(),
+        Report::Extinct(Ended {
+            ending: Ending::Cause(Cause::Cancel),
+            named_reason: "shutdown".into(),
             limit_ms: 7,
             force: Force::Kill,
+            leftovers: vec![info.clone()],
             escaped: vec![info.clone()],
             survivors: vec![info],
+            unlisted: Unlisted::default(),
+            status: None,
         }),
     ]
 }

@@ -1,4 +1,5 @@
-//! What the kernel says of a process, in which the process's own name is. And the texts by which processes and cgroups are named.
+//! The kernel's text about a process, which contains the process's own name; and the texts that
+//! identify processes and cgroups.
 
 use spawn_owned::contain::cgroup::name;
 use spawn_owned::identity::ProcessRef;
@@ -11,10 +12,10 @@ pub fn check(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     if let Some(stat) = parse(&text) {
         assert!(text.contains(&stat.comm));
-        assert!(text.contains(&stat.start.to_string()), "a start is never made up");
+        assert!(text.contains(&stat.start.to_string()), "the start time is not in the input");
     }
-    // Whatever a process calls itself, it does not get to say anything else about itself.
-    let named = parse(&format!("4711 ({text}) {AFTER_NAME}")).expect("the kernel has written all else");
+    // Whatever its name is, a process cannot forge the other fields.
+    let named = parse(&format!("4711 ({text}) {AFTER_NAME}")).expect("the other fields are well-formed");
     assert_eq!((named.pid, named.comm.as_str()), (4711, &*text));
     assert_eq!((named.ppid, named.pgrp, named.session, named.start), (42, 4711, 4700, 987_654));
 
@@ -24,6 +25,6 @@ pub fn check(input: &[u8]) {
         assert_eq!(token.to_string(), text, "a token has one spelling");
     }
     if let Some(keeper) = name::keeper(&text) {
-        assert_eq!(name::of(&keeper), text, "a name has one keeper");
+        assert_eq!(name::of(&keeper), text, "a cgroup name identifies one keeper");
     }
 }

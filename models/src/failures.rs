@@ -1,6 +1,6 @@
-//! What goes wrong. Each at most once, at any time, until nothing fails any more.
+//! The failures. Each occurs at most once, at any time, until no more failures occur.
 
-use crate::world::{Budget, Life, Other, Root, Visit, Who, World};
+use crate::world::{BotState, Budget, Life, Other, Root, Who, World};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
@@ -10,35 +10,35 @@ pub enum Failure {
     KeeperStopped,
     ZygoteKilled,
     OtherKilled(u8),
-    LeaseRunsOut,
-    /// A stranger gets the root's number.
-    NumberReused,
+    LeaseExpires,
+    /// Another process gets the root's PID.
+    PidReused,
     /// From here on nothing fails.
-    Calm,
+    FailuresEnd,
 }
 
 pub fn steps(world: &World) -> Vec<Failure> {
-    if world.is_calm {
+    if world.failures_ended {
         return Vec::new();
     }
     let budget = &world.budget;
-    let mut steps = vec![Failure::Calm];
-    let mut offer = |is_possible: bool, failure| steps.extend(is_possible.then_some(failure));
-    offer(budget.owner_killed && world.owner.life != Life::Dead, Failure::OwnerKilled);
-    offer(budget.owner_stopped && world.owner.life == Life::Alive, Failure::OwnerStopped);
-    offer(budget.keeper_killed && world.keeper.life != Life::Dead, Failure::KeeperKilled);
-    offer(budget.keeper_stopped && world.keeper.life == Life::Alive, Failure::KeeperStopped);
-    offer(budget.zygote_killed && world.zygote != Life::Dead, Failure::ZygoteKilled);
-    offer(budget.lease_runs_out, Failure::LeaseRunsOut);
-    offer(budget.number_reused && world.root == Root::Reaped, Failure::NumberReused);
+    let mut steps = vec![Failure::FailuresEnd];
+    let mut add_if = |is_possible: bool, failure| steps.extend(is_possible.then_some(failure));
+    add_if(budget.owner_killed && world.owner.life != Life::Dead, Failure::OwnerKilled);
+    add_if(budget.owner_stopped && world.owner.life == Life::Alive, Failure::OwnerStopped);
+    add_if(budget.keeper_killed && world.keeper.life != Life::Dead, Failure::KeeperKilled);
+    add_if(budget.keeper_stopped && world.keeper.life == Life::Alive, Failure::KeeperStopped);
+    add_if(budget.zygote_killed && world.zygote != Life::Dead, Failure::ZygoteKilled);
+    add_if(budget.lease_expires, Failure::LeaseExpires);
+    add_if(budget.pid_reused && world.root == Root::Reaped, Failure::PidReused);
     for (index, other) in (0..).zip(&world.others) {
-        offer(budget.other_killed && other.life != Life::Dead, Failure::OtherKilled(index));
+        add_if(budget.other_killed && other.life != Life::Dead, Failure::OtherKilled(index));
     }
     steps
 }
 
 fn is_owning(other: &Other) -> bool {
-    other.life != Life::Dead && matches!(other.visit, Visit::Owning)
+    other.life != Life::Dead && matches!(other.state, BotState::Owning)
 }
 
 pub fn take(world: &mut World, failure: Failure) {
@@ -70,23 +70,23 @@ pub fn take(world: &mut World, failure: Failure) {
             world.others[usize::from(index)].life = Life::Dead;
             world.registry.unlock(Who::Other(index));
         }
-        Failure::LeaseRunsOut => {
-            budget.lease_runs_out = false;
+        Failure::LeaseExpires => {
+            budget.lease_expires = false;
             world.epoch += 1;
         }
-        Failure::NumberReused => {
-            budget.number_reused = false;
-            world.number_reused = true;
+        Failure::PidReused => {
+            budget.pid_reused = false;
+            world.pid_reused = true;
         }
-        Failure::Calm => {
-            world.is_calm = true;
-            // Nobody but its zygote notices that a keeper was stopped before it is asked for something. Without one that is a
-            // failure that lasts, and this is where failures end.
-            let is_answered_for = world.owner.life != Life::Dead || world.others.iter().any(is_owning);
-            if world.keeper.life == Life::Stopped && world.zygote == Life::Dead && is_answered_for {
+        Failure::FailuresEnd => {
+            world.failures_ended = true;
+            // Only the zygote notices a stopped keeper before a request arrives. Without a zygote
+            // the failure would last, but here failures end, so the keeper continues.
+            let has_live_owner = world.owner.life != Life::Dead || world.others.iter().any(is_owning);
+            if world.keeper.life == Life::Stopped && world.zygote == Life::Dead && has_live_owner {
                 world.keeper.life = Life::Alive;
             }
-            // What is past makes no difference any more.
+            // Unused failures make no difference any more, so merge these states.
             let Budget { exec_fails, forks, checkpoints, .. } = world.budget;
             world.budget = Budget { exec_fails, forks, checkpoints, ..Budget::default() };
         }

@@ -1,50 +1,77 @@
-//! Explores every state that the scenarios can reach, and checks that every flaw is found. See `docs/models.md`.
+//! Explores every state that the scenarios can reach, and checks that every flaw is found. See
+//! `docs/models.md`.
 
+mod carriers;
 mod failures;
 mod flaws;
 mod keeper;
 mod model;
+mod other_bot;
 mod owner;
+mod passes;
 mod registry;
 mod scenarios;
-mod visitor;
 mod world;
 
 use std::collections::BTreeSet;
+use std::fmt::Debug;
+use std::hash::Hash;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use stateright::{Checker, HasDiscoveries, Model};
 
+use carriers::{CARRIERS, Carriers};
 use flaws::Flaw;
 use model::Scenario;
+use passes::{PASSES, Passes};
 
 fn main() -> ExitCode {
-    // A part of a name: these scenarios alone, without the flaws.
+    // The argument is a part of a name: check only these scenarios, and no flaws.
     let wanted = std::env::args().nth(1);
-    let mut all_well = true;
+    let mut all_passed = true;
     if wanted.is_none() {
         println!("{:<24} found in", "flaw");
-        for (flaw, scenario, broken) in Flaw::ALL {
-            all_well &= is_found(flaw, scenario, broken);
+        for (flaw, scenario, violated) in Flaw::ALL {
+            let flawed = Scenario { flaw: Some(flaw), ..scenario };
+            all_passed &= is_found(&format!("{flaw:?}"), scenario.name, flawed, violated);
+        }
+        for (flaw, violated) in passes::Flaw::ALL {
+            let flawed = Passes { flaw: Some(flaw), ..PASSES };
+            all_passed &= is_found(&format!("{flaw:?}"), passes::NAME, flawed, violated);
+        }
+        for (flaw, violated) in carriers::Flaw::ALL {
+            let flawed = Carriers { flaw: Some(flaw), ..CARRIERS };
+            all_passed &= is_found(&format!("{flaw:?}"), carriers::NAME, flawed, violated);
         }
         println!();
     }
     println!("{:<44} {:>10} {:>6} {:>8}", "scenario", "states", "depth", "seconds");
-    let is_wanted = |scenario: &&Scenario| wanted.as_ref().is_none_or(|part| scenario.name.contains(part));
-    for scenario in scenarios::ALL.iter().filter(is_wanted) {
-        all_well &= holds(scenario);
+    let is_wanted = |name: &str| wanted.as_ref().is_none_or(|part| name.contains(part));
+    for scenario in scenarios::ALL.into_iter().filter(|scenario| is_wanted(scenario.name)) {
+        all_passed &= holds(scenario.name, scenario);
     }
-    if all_well { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if is_wanted(passes::NAME) {
+        all_passed &= holds(passes::NAME, PASSES);
+    }
+    if is_wanted(carriers::NAME) {
+        all_passed &= holds(carriers::NAME, CARRIERS);
+    }
+    if all_passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn holds(scenario: &Scenario) -> bool {
+fn holds<M>(name: &str, model: M) -> bool
+where
+    M: Model + Send + Sync + 'static,
+    M::State: Clone + Debug + Hash + PartialEq + Send + Sync,
+    M::Action: Clone + Debug + PartialEq,
+{
     let began = Instant::now();
-    let checker = scenario.checker().threads(threads()).spawn_bfs().join();
+    let checker = model.checker().threads(threads()).spawn_bfs().join();
     let (states, depth) = (checker.unique_state_count(), checker.max_depth());
-    println!("{:<44} {states:>10} {depth:>6} {:>8.1}", scenario.name, began.elapsed().as_secs_f64());
-    for (broken, path) in checker.discoveries() {
-        println!("  BROKEN: {broken}");
+    println!("{name:<44} {states:>10} {depth:>6} {:>8.1}", began.elapsed().as_secs_f64());
+    for (violated, path) in checker.discoveries() {
+        println!("  VIOLATED: {violated}");
         for step in path.into_actions() {
             println!("    {step:?}");
         }
@@ -52,15 +79,18 @@ fn holds(scenario: &Scenario) -> bool {
     checker.discoveries().is_empty()
 }
 
-fn is_found(flaw: Flaw, scenario: Scenario, broken: &'static str) -> bool {
-    let name = format!("{flaw:?}");
-    let flawed = Scenario { flaw: Some(flaw), ..scenario };
-    let until = HasDiscoveries::AnyOf(BTreeSet::from([broken]));
+fn is_found<M>(flaw: &str, name: &str, flawed: M, violated: &'static str) -> bool
+where
+    M: Model + Send + Sync + 'static,
+    M::State: Clone + Debug + Hash + PartialEq + Send + Sync,
+    M::Action: Clone + Debug + PartialEq,
+{
+    let until = HasDiscoveries::AnyOf(BTreeSet::from([violated]));
     let checker = flawed.checker().threads(threads()).finish_when(until).spawn_bfs().join();
-    let found = checker.discovery(broken).map(|path| path.into_actions().len());
+    let found = checker.discovery(violated).map(|path| path.into_actions().len());
     match found {
-        Some(steps) => println!("{name:<24} {}, {steps} steps: not so that {broken}", scenario.name),
-        None => println!("{name:<24} NOWHERE"),
+        Some(steps) => println!("{flaw:<24} {name}, {steps} steps, violates: {violated}"),
+        None => println!("{flaw:<24} NOT FOUND"),
     }
     found.is_some()
 }

@@ -3,10 +3,10 @@
 use stateright::{Model, Property};
 
 use crate::flaws::Flaw;
-use crate::world::{Budget, Life, Role, Visit, Who, World};
-use crate::{failures, keeper, owner, visitor};
+use crate::world::{BotState, Budget, Life, Role, Who, World};
+use crate::{failures, keeper, other_bot, owner};
 
-/// One way the world may be set up. All that can happen in it is explored.
+/// One initial state. The checker explores all that can happen from it.
 #[derive(Debug, Clone, Copy)]
 pub struct Scenario {
     pub name: &'static str,
@@ -14,9 +14,9 @@ pub struct Scenario {
     pub is_kept: bool,
     pub roles: &'static [Role],
     pub budget: Budget,
-    /// Living bots cannot be judged by others: nothing but their leases speaks for them.
-    pub is_blind: bool,
-    /// A mistake on purpose.
+    /// Other bots cannot check whether a live bot is alive. Only its lease shows it.
+    pub is_liveness_hidden: bool,
+    /// A deliberate mistake.
     pub flaw: Option<Flaw>,
 }
 
@@ -33,14 +33,15 @@ pub enum Step {
     Run(keeper::RunStep),
     Keeper(keeper::Step),
     Zygote(keeper::ZygoteStep),
-    Visitor(Who, visitor::Step),
+    OtherBot(Who, other_bot::Step),
     BeginCheckpoint(Who),
     EndCheckpoint(Who),
     Failure(failures::Failure),
 }
 
 impl Step {
-    /// What a command does of its own accord. It may as well never do it: nobody has to wait for that.
+    /// Whether a command takes this step by itself. It may also never take it, so no actor waits
+    /// for it.
     fn is_voluntary(self) -> bool {
         matches!(
             self,
@@ -58,13 +59,16 @@ impl Scenario {
         steps.extend(keeper::zygote_steps(self, world).into_iter().map(Step::Zygote));
         for (index, _) in (0u8..).zip(&world.others) {
             let who = Who::Other(index);
-            steps.extend(visitor::steps(self, world, who).into_iter().map(|step| Step::Visitor(who, step)));
+            steps
+                .extend(other_bot::steps(self, world, who).into_iter().map(|step| Step::OtherBot(who, step)));
         }
         steps.extend(checkpoints(world));
-        // The next boot: somebody who looks when all others are through with it.
-        if world.is_calm && steps.iter().all(|step| step.is_voluntary()) {
+        // The next boot of the bot: a last reaper, which comes when all others have finished.
+        if world.failures_ended && steps.iter().all(|step| step.is_voluntary()) {
             steps.extend(
-                visitor::steps(self, world, Who::Last).into_iter().map(|step| Step::Visitor(Who::Last, step)),
+                other_bot::steps(self, world, Who::Last)
+                    .into_iter()
+                    .map(|step| Step::OtherBot(Who::Last, step)),
             );
         }
         steps.extend(failures::steps(world).into_iter().map(Step::Failure));
@@ -76,7 +80,7 @@ fn checkpoints(world: &World) -> Vec<Step> {
     let bots = Who::ALL.into_iter().filter(|who| match who {
         Who::Owner => true,
         Who::Other(index) => usize::from(*index) < world.others.len(),
-        Who::Last => world.is_calm,
+        Who::Last => world.failures_ended,
     });
     let awake = bots.filter(|who| world.life_of(*who) == Life::Alive);
     awake
@@ -110,7 +114,7 @@ impl Model for Scenario {
             Step::Run(step) => keeper::take_run(&mut world, step),
             Step::Keeper(step) => keeper::take(self, &mut world, step),
             Step::Zygote(step) => keeper::take_zygote(&mut world, step),
-            Step::Visitor(who, step) => visitor::take(self, &mut world, who, step),
+            Step::OtherBot(who, step) => other_bot::take(self, &mut world, who, step),
             Step::BeginCheckpoint(who) => {
                 world.budget.checkpoints -= 1;
                 let mut memory = world.memory_mut(who).clone();
@@ -130,12 +134,14 @@ impl Model for Scenario {
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always(NO_BYSTANDER, |_, world: &World| !world.sins.bystander_signalled),
+            Property::always(NO_BYSTANDER, |_, world: &World| !world.violations.bystander_signalled),
             Property::always(RECORDED, |_, world: &World| is_recorded(world)),
             Property::always(ONE_ACTS, |_, world: &World| acting(world).count() <= 1),
             Property::always(FIRST_CLAIM, |_, world: &World| is_as_claimed(world)),
-            Property::always(KNOWN_FIRST, |_, world: &World| !world.sins.visitor_told_before_it_was_known),
-            Property::always(TRUE_END, |_, world: &World| !world.sins.told_too_early),
+            Property::always(KNOWN_FIRST, |_, world: &World| {
+                !world.violations.client_informed_before_end_was_known
+            }),
+            Property::always(TRUE_END, |_, world: &World| !world.violations.reported_too_early),
             Property::always(SETTLED, |scenario: &Self, world: &World| {
                 is_settled(world) || !scenario.steps(world).is_empty()
             }),
@@ -143,40 +149,42 @@ impl Model for Scenario {
     }
 }
 
-pub const NO_BYSTANDER: &str = "no process is signalled that is not the run's";
-pub const RECORDED: &str = "nothing of a run is alive without a record that says so";
-pub const ONE_ACTS: &str = "never two act on one entry";
-pub const FIRST_CLAIM: &str = "who acts is whom the registry names: the first claim counts";
-pub const KNOWN_FIRST: &str = "an end is known to the owner or written down before visitors hear of it";
-pub const TRUE_END: &str = "an end that is told is true";
-pub const SETTLED: &str = "when nothing fails any more, the run is extinct and its entry gone";
+pub const NO_BYSTANDER: &str = "only processes of the run are signalled";
+pub const RECORDED: &str = "every live process of the run has an entry without a recorded end";
+pub const ONE_ACTS: &str = "at most one bot acts on an entry";
+pub const FIRST_CLAIM: &str = "the bot that acts is the one that the registry names: the first claim wins";
+pub const KNOWN_FIRST: &str =
+    "the owner knows an end, or it is recorded, before control clients are informed";
+pub const TRUE_END: &str = "a reported end is true";
+pub const SETTLED: &str = "when no more failures occur, the run ends and its entry is removed";
 
-/// A command, or what it has left, is named by an entry that does not say that it is over.
+/// A live process of the run has an entry without a recorded end.
 fn is_recorded(world: &World) -> bool {
     let has_entry = || world.registry.entry().is_some_and(|entry| entry.0.exit.is_none());
     !world.is_run_alive() || has_entry()
 }
 
-/// Whoever holds a claim and does something by it.
+/// The bots that hold a claim and act by it.
 fn acting(world: &World) -> impl Iterator<Item = Who> {
     Who::ALL.into_iter().filter(|who| {
         world.other(*who).is_some_and(|other| {
             let acts = matches!(
-                other.visit,
-                Visit::Acting(..)
-                    | Visit::Asked(_)
-                    | Visit::Outside(_)
-                    | Visit::Settling(_)
-                    | Visit::Applying(_)
-                    | Visit::Owning
-                    | Visit::Watching
+                other.state,
+                BotState::Acting(..)
+                    | BotState::AwaitingEnd(_)
+                    | BotState::EndingFromOutside(_)
+                    | BotState::Settling(_)
+                    | BotState::AwaitingAdoption(_)
+                    | BotState::Owning
+                    | BotState::Watching
             );
             acts && other.life != Life::Dead && other.role != Role::Canceller
         })
     })
 }
 
-/// A canceller drops what is extinct, so there may be no entry any more; but there is never another's.
+/// The owner in the entry is the bot that acts. There may be no entry, because a canceller drops
+/// the entry of an ended run.
 fn is_as_claimed(world: &World) -> bool {
     let named = || world.registry.entry().and_then(|entry| entry.owner());
     acting(world).all(|who| named().is_none_or(|named| named == who))

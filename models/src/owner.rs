@@ -1,26 +1,26 @@
-//! The bot that starts the run, as `src/spawn/unix.rs` and `src/spawn/ears.rs` have it.
+//! The bot that starts the run (follows `src/spawn/unix/launch.rs` and `src/spawn/run_monitor.rs`).
 
 use crate::flaws::Flaw;
 use crate::model::Scenario;
 use crate::registry::intent;
-use crate::world::{Ask, At, Launch, Life, Root, Tell, World};
+use crate::world::{Launch, Life, Report, Request, Root, Stage, World};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     WritesIntent,
     SendsCommand,
-    TellsRules,
-    HearsRefusal,
-    NotesStart,
+    SendsRules,
+    SeesExecFail,
+    RecordsStart,
     Cancels,
-    /// It loses patience with the keeper.
+    /// It times out on the keeper.
     KillsKeeper,
-    HearsKeeper,
+    ReadsKeeperMessage,
     FindsKeeperDead,
     EndsFromOutside,
-    SeesNothingLeft,
+    SeesTreeEmpty,
     RenewsLease,
-    GoesOn,
+    Continues,
 }
 
 pub fn steps(scenario: &Scenario, world: &World) -> Vec<Step> {
@@ -28,41 +28,43 @@ pub fn steps(scenario: &Scenario, world: &World) -> Vec<Step> {
     let mut steps = Vec::new();
     match owner.life {
         Life::Dead => return steps,
-        // Somebody continues it, or the machine wakes up.
-        Life::Stopped => return vec![Step::GoesOn],
+        // A SIGCONT arrives, or the machine wakes up.
+        Life::Stopped => return vec![Step::Continues],
         Life::Alive => {}
     }
-    let mut offer = |is_possible: bool, step| steps.extend(is_possible.then_some(step));
-    let intent_comes_late = scenario.has(Flaw::IntentAfterCommand);
-    match owner.at {
-        At::Beginning if intent_comes_late => offer(true, Step::SendsCommand),
-        At::Beginning => offer(true, Step::WritesIntent),
-        At::Recorded => offer(true, Step::SendsCommand),
-        At::Sent if intent_comes_late && !owner.memory.has_entry() => offer(true, Step::WritesIntent),
-        // A program that has run before is not waited for; another is, and then its refusal comes first.
-        At::Sent => {
-            offer(world.launch == Launch::Refused, Step::HearsRefusal);
-            offer(world.launch != Launch::Refused, Step::TellsRules);
+    let mut add_if = |is_possible: bool, step| steps.extend(is_possible.then_some(step));
+    let intent_is_late = scenario.has(Flaw::IntentAfterCommand);
+    match owner.stage {
+        Stage::Beginning if intent_is_late => add_if(true, Step::SendsCommand),
+        Stage::Beginning => add_if(true, Step::WritesIntent),
+        Stage::Recorded => add_if(true, Step::SendsCommand),
+        Stage::Sent if intent_is_late && !owner.memory.has_entry() => add_if(true, Step::WritesIntent),
+        // For a known program the owner does not wait for the exec. For another it does, and then a
+        // failed exec is seen first.
+        Stage::Sent => {
+            add_if(world.launch == Launch::Refused, Step::SeesExecFail);
+            add_if(world.launch != Launch::Refused, Step::SendsRules);
         }
-        At::Listening => {
-            offer(world.launch == Launch::Refused, Step::HearsRefusal);
-            offer(world.launch == Launch::Executed && !owner.has_noted_start, Step::NotesStart);
-            offer(world.budget.owner_cancels && !world.is_calm, Step::Cancels);
-            offer(!world.keeper.outbox.is_empty(), Step::HearsKeeper);
+        Stage::Listening => {
+            add_if(world.launch == Launch::Refused, Step::SeesExecFail);
+            add_if(world.launch == Launch::Executed && !owner.has_recorded_start, Step::RecordsStart);
+            add_if(world.budget.owner_cancels && !world.failures_ended, Step::Cancels);
+            add_if(!world.keeper.outbox.is_empty(), Step::ReadsKeeperMessage);
             let is_dead = world.keeper.life == Life::Dead;
-            offer(is_dead && world.keeper.outbox.is_empty(), Step::FindsKeeperDead);
-            let is_late = world.keeper.life == Life::Stopped || world.budget.impatient;
-            offer(owner.has_cancelled && !is_dead && is_late, Step::KillsKeeper);
+            add_if(is_dead && world.keeper.outbox.is_empty(), Step::FindsKeeperDead);
+            let is_late = world.keeper.life == Life::Stopped || world.budget.may_time_out;
+            add_if(owner.has_cancelled && !is_dead && is_late, Step::KillsKeeper);
         }
-        At::Lost => {
-            // It waits for the zygote first. That may take longer than it cares to wait, so it is not modelled that it must.
-            offer(!world.is_tree_empty(), Step::EndsFromOutside);
-            offer(world.is_tree_empty() || scenario.has(Flaw::LostIsOver), Step::SeesNothingLeft);
+        Stage::Lost => {
+            // The owner waits for the zygote first. That wait has a timeout, so the model does not
+            // require it.
+            add_if(!world.is_tree_empty(), Step::EndsFromOutside);
+            add_if(world.is_tree_empty() || scenario.has(Flaw::LostCountsAsEnded), Step::SeesTreeEmpty);
         }
-        At::Over => {}
+        Stage::Finished => {}
     }
     let lease = owner.memory.lease();
-    offer(lease.is_some_and(|until| until <= world.epoch), Step::RenewsLease);
+    add_if(lease.is_some_and(|until| until <= world.epoch), Step::RenewsLease);
     steps
 }
 
@@ -72,62 +74,64 @@ pub fn take(scenario: &Scenario, world: &mut World, step: Step) {
             let record = intent(World::on_owner_exit(scenario.is_kept), world.lease_until());
             world.owner.memory.remember(record.clone());
             world.registry.intent(record);
-            if world.owner.at == At::Beginning {
-                world.owner.at = At::Recorded;
+            if world.owner.stage == Stage::Beginning {
+                world.owner.stage = Stage::Recorded;
             }
         }
-        // A blank that is gone does not take it. (Another would be tried; that is another run.)
-        Step::SendsCommand if world.root != Root::Blank => over(world),
+        // An exec stub that has exited does not take the command. (The product then tries another
+        // one; that is another run.)
+        Step::SendsCommand if world.root != Root::Stub => finish(world),
         Step::SendsCommand => {
             world.launch = Launch::Sent;
-            world.owner.at = At::Sent;
+            world.owner.stage = Stage::Sent;
         }
-        Step::TellsRules => {
+        Step::SendsRules => {
             if world.keeper.life != Life::Dead {
-                world.keeper.inbox.push(Ask::Own);
+                world.keeper.inbox.push(Request::AssignRun);
             }
-            world.owner.at = At::Listening;
+            world.owner.stage = Stage::Listening;
         }
-        Step::NotesStart => {
-            world.owner.has_noted_start = true;
+        Step::RecordsStart => {
+            world.owner.has_recorded_start = true;
             world.owner.memory.started(&mut world.registry);
         }
         Step::Cancels => {
             (world.budget.owner_cancels, world.owner.has_cancelled) = (false, true);
             if world.keeper.life != Life::Dead {
-                world.keeper.inbox.push(Ask::Cancel);
+                world.keeper.inbox.push(Request::Cancel);
                 world.keeper.life = Life::Alive;
             }
         }
         Step::KillsKeeper => world.keeper.life = Life::Dead,
-        Step::HearsKeeper => match world.keeper.outbox.remove(0) {
-            Tell::RootExited => {}
-            Tell::Ending => world.owner.memory.exiting(&mut world.registry),
-            Tell::Extinct => over(world),
+        Step::ReadsKeeperMessage => match world.keeper.outbox.remove(0) {
+            Report::RootExited => {}
+            Report::Ending => world.owner.memory.exiting(&mut world.registry),
+            Report::Extinct => finish(world),
         },
-        Step::FindsKeeperDead => world.owner.at = At::Lost,
+        Step::FindsKeeperDead => world.owner.stage = Stage::Lost,
         Step::EndsFromOutside => end_from_outside(scenario, world),
-        Step::HearsRefusal | Step::SeesNothingLeft => over(world),
+        Step::SeesExecFail | Step::SeesTreeEmpty => finish(world),
         Step::RenewsLease => {
             let until = world.lease_until();
             world.owner.memory.renew(&mut world.registry, until);
         }
-        Step::GoesOn => world.owner.life = Life::Alive,
+        Step::Continues => world.owner.life = Life::Alive,
     }
 }
 
-/// The entry goes, then it is told.
-fn over(world: &mut World) {
+/// Drops the entry, then reports the end.
+fn finish(world: &mut World) {
     world.owner.memory.forget();
     world.registry.dropped();
-    world.sins.told_too_early |= world.is_run_alive();
-    world.owner.at = At::Over;
+    world.violations.reported_too_early |= world.is_run_alive();
+    world.owner.stage = Stage::Finished;
 }
 
-/// Every process is named by its identity, or by the cookie it carries, at the moment it is signalled.
+/// Ends the tree from outside. Each process is verified, by identity or cookie, at the moment of
+/// the signal.
 pub fn end_from_outside(scenario: &Scenario, world: &mut World) {
-    if scenario.has(Flaw::SignalByNumber) {
-        world.kill_number();
+    if scenario.has(Flaw::SignalByPid) {
+        world.kill_by_pid();
     }
     world.kill_tree();
 }

@@ -1,19 +1,22 @@
-//! The registry as its files: the checkpoint, the journal that is being made into one, and what was written since.
+//! The registry as its files: the checkpoint, the journal that is being merged into it, and the
+//! journal since then.
 //!
-//! What the lines come to is the product's own [`Table`]; what a bot knows better than the files is the product's own [`Own`].
+//! The meaning of the lines is the product's own [`Table`]. What a bot knows better than the files
+//! is the product's own [`LocalEntries`].
 
 use std::hash::{Hash, Hasher};
 use std::mem;
 use std::sync::{Arc, LazyLock};
 
 use spawn_owned::identity::ProcessRef;
-use spawn_owned::registry::own::Own;
+use spawn_owned::registry::claim_state::ClaimState;
+use spawn_owned::registry::local_entries::LocalEntries;
 use spawn_owned::registry::{Claim, Containment, Exit, Keeper, Line, Owner, Record, State, Table};
 use spawn_owned::run::Policy;
 
 use crate::world::Who;
 
-/// A process of this model, named as the product names one.
+/// A process of this model, with the product's type.
 fn process(pid: i32, start: u64) -> ProcessRef {
     ProcessRef { pid, start, boot: "boot".into(), ns: 1 }
 }
@@ -22,14 +25,14 @@ fn root() -> ProcessRef {
     process(4242, 30)
 }
 
-/// The only run's entry.
+/// The key of the only run's entry.
 static KEY: LazyLock<String> = LazyLock::new(|| root().to_string());
 
 fn key() -> String {
     KEY.clone()
 }
 
-/// The owner and whoever comes last have the same PID, as bots in a container have.
+/// The owner and the last bot have the same PID, as bots in a container do.
 fn bot(who: Who) -> ProcessRef {
     match who {
         Who::Owner => process(700, 10),
@@ -46,7 +49,7 @@ fn owner(who: Who, lease_until: u64) -> Owner {
     Owner { instance: instance(who), process: bot(who), lease_until }
 }
 
-/// What the owner writes down before anything is started.
+/// The entry that the owner writes before it starts anything.
 pub fn intent(on_owner_exit: Policy, lease_until: u64) -> Record {
     Record {
         pid: root().pid,
@@ -61,11 +64,11 @@ pub fn intent(on_owner_exit: Policy, lease_until: u64) -> Record {
         containment: Containment::Keeper,
         keeper: Some(Keeper { start_token: process(4241, 20), address: "address".into() }),
         on_owner_exit,
-        ..Record::blank()
+        ..Record::empty()
     }
 }
 
-/// A record that is part of a state. Only what can change makes a difference.
+/// A record that is part of a state. Only the fields that can change count.
 #[derive(Debug, Clone)]
 pub struct Seen(pub Arc<Record>);
 
@@ -90,7 +93,7 @@ fn hash_entry<H: Hasher>(table: &Table, state: &mut H) {
     table.get(&KEY).map(digest).hash(state);
 }
 
-/// What can change of a record.
+/// The fields of a record that can change.
 fn digest(record: &Record) -> (State, Option<&str>, Option<u64>, bool) {
     let Record { state, owner_instance_id, lease_expires_at_ms, exit, .. } = record;
     (*state, owner_instance_id.as_deref(), *lease_expires_at_ms, exit.is_some())
@@ -99,13 +102,13 @@ fn digest(record: &Record) -> (State, Option<&str>, Option<u64>, bool) {
 #[derive(Debug, Clone, Default)]
 pub struct Registry {
     file: Arc<Table>,
-    /// The journal that whoever has the lock has moved aside, or has left so when it died.
+    /// The journal that the holder of the lock has moved aside. A holder that died leaves it there.
     old: Vec<Arc<Line>>,
     journal: Vec<Arc<Line>>,
-    /// What all of them together say, so that it need not be worked out for every look.
-    sum: Arc<Table>,
+    /// The result of all three, cached for reads.
+    combined: Arc<Table>,
     lock: Option<Who>,
-    /// If not, every line is in the file at once.
+    /// If false, every line is in the file immediately.
     has_checkpoints: bool,
 }
 
@@ -114,9 +117,9 @@ impl Registry {
         Self { has_checkpoints, ..Self::default() }
     }
 
-    /// Everything there is to know, as anybody reads it.
+    /// The whole registry, as any bot reads it.
     pub fn read(&self) -> &Table {
-        &self.sum
+        &self.combined
     }
 
     pub fn entry(&self) -> Option<Seen> {
@@ -124,11 +127,11 @@ impl Registry {
     }
 
     fn append(&mut self, line: Line) {
-        Arc::make_mut(&mut self.sum).apply(line.clone());
+        Arc::make_mut(&mut self.combined).apply(line.clone());
         if self.has_checkpoints {
             self.journal.push(Arc::new(line));
         } else {
-            self.file = self.sum.clone();
+            self.file = self.combined.clone();
         }
     }
 
@@ -140,7 +143,7 @@ impl Registry {
         self.append(Line::Dropped { keys: vec![key()] });
     }
 
-    /// By the keeper.
+    /// Written by the keeper.
     pub fn ended(&mut self) {
         let exit = Exit {
             at_ms: 0,
@@ -163,7 +166,7 @@ impl Registry {
         self.append(Line::Returned { entry: Box::new(Record::clone(&former.0)), by: instance(by) });
     }
 
-    /// Whether there is anything to be made a checkpoint of, and nobody at it.
+    /// Whether there are lines for a checkpoint, and no bot makes one.
     pub fn is_due(&self) -> bool {
         self.lock.is_none() && !(self.journal.is_empty() && self.old.is_empty())
     }
@@ -172,27 +175,28 @@ impl Registry {
         self.lock == Some(who)
     }
 
-    /// Takes the lock, finishes what somebody may have left half done, and moves the journal aside.
+    /// Takes the lock, finishes a checkpoint that another bot may have left incomplete, and moves
+    /// the journal aside.
     pub fn begin_checkpoint(&mut self, memory: &mut Memory) {
         self.lock = Some(memory.who);
-        memory.own_mut().begin_checkpoint();
-        let left = mem::replace(&mut self.old, mem::take(&mut self.journal));
+        memory.local_mut().begin_checkpoint();
+        let unfinished = mem::replace(&mut self.old, mem::take(&mut self.journal));
         let file = Arc::make_mut(&mut self.file);
-        left.into_iter().for_each(|line| file.apply(Line::clone(&line)));
+        unfinished.into_iter().for_each(|line| file.apply(Line::clone(&line)));
     }
 
-    /// Replaces the file. Lines that have come since are in the journal, and count after what is settled here.
+    /// Replaces the file. Later lines are in the journal, and apply after the content of the file.
     pub fn end_checkpoint(&mut self, memory: &mut Memory) {
         let file = Arc::make_mut(&mut self.file);
         mem::take(&mut self.old).into_iter().for_each(|line| file.apply(Line::clone(&line)));
-        memory.own_mut().settle(file);
-        self.sum = self.file.clone();
-        let sum = Arc::make_mut(&mut self.sum);
-        self.journal.iter().for_each(|line| sum.apply(Line::clone(line)));
+        memory.local_mut().settle(file);
+        self.combined = self.file.clone();
+        let combined = Arc::make_mut(&mut self.combined);
+        self.journal.iter().for_each(|line| combined.apply(Line::clone(line)));
         self.lock = None;
     }
 
-    /// Whoever dies lets go of the lock.
+    /// The kernel releases the lock of a dead bot.
     pub fn unlock(&mut self, who: Who) {
         if self.lock == Some(who) {
             self.lock = None;
@@ -225,122 +229,129 @@ fn hash_line<H: Hasher>(line: &Line, state: &mut H) {
         | Line::Exiting { .. }
         | Line::Ended { .. }
         | Line::Dropped { .. }
-        | Line::Members { .. } => {}
+        | Line::Members { .. }
+        | Line::Updated { .. } => {}
     }
 }
 
-/// What a bot knows of its own entries. What [`Own`] does not tell of itself is noted beside it.
+/// What a bot knows of its own entries.
 #[derive(Debug, Clone)]
 pub struct Memory {
     who: Who,
-    own: Arc<Own>,
+    local: Arc<LocalEntries>,
     has_instance: bool,
-    is_claiming: bool,
-    is_adopted: bool,
 }
 
 impl Memory {
     pub fn new(who: Who) -> Self {
-        let own = Arc::new(Own::new(bot(who)));
-        Self { who, own, has_instance: false, is_claiming: false, is_adopted: false }
+        Self { who, local: Arc::new(LocalEntries::new(bot(who))), has_instance: false }
     }
 
-    fn own_mut(&mut self) -> &mut Own {
-        Arc::make_mut(&mut self.own)
+    fn local_mut(&mut self) -> &mut LocalEntries {
+        Arc::make_mut(&mut self.local)
     }
 
     pub fn has_entry(&self) -> bool {
-        self.own.live.contains(&KEY)
+        self.local.live.contains(&KEY)
     }
 
-    /// How long the entry's lease is, if it is ours.
+    /// The end of the entry's lease, if this bot owns it.
     pub fn lease(&self) -> Option<u64> {
-        self.own.live.get(&KEY)?.lease_expires_at_ms
+        self.local.live.get(&KEY)?.lease_expires_at_ms
     }
 
-    pub fn is_loose(&self) -> bool {
-        self.own.is_loose(&KEY)
+    pub fn is_unsettled(&self) -> bool {
+        self.local.is_unsettled(&KEY)
     }
 
     /// The registry as this bot sees it.
     pub fn load(&self, registry: &Registry) -> Option<Seen> {
-        // Who has had nothing to do with it knows nothing better.
+        // A bot without an instance knows nothing better than the files.
         if !self.has_instance {
             return registry.entry();
         }
         let mut table = registry.read().clone();
-        self.own.correct(&mut table);
+        self.local.correct(&mut table);
         table.get(&KEY).map(Seen::new)
     }
 
     pub fn remember(&mut self, record: Record) {
         self.has_instance = true;
-        self.own_mut().remember(record);
+        self.local_mut().remember(record);
     }
 
     pub fn started(&mut self, registry: &mut Registry) {
-        self.note(registry, Line::Started { key: key(), at: 0 });
+        self.write(registry, Line::Started { key: key(), at: 0 });
     }
 
     pub fn exiting(&mut self, registry: &mut Registry) {
-        self.note(registry, Line::Exiting { key: key(), at: 0 });
+        self.write(registry, Line::Exiting { key: key(), at: 0 });
     }
 
     pub fn renew(&mut self, registry: &mut Registry, until: u64) {
-        self.note(registry, Line::Lease { instance: instance(self.who), until });
+        self.write(registry, Line::Lease { instance: instance(self.who), until });
     }
 
-    /// A change of an entry of ours: in memory first.
-    fn note(&mut self, registry: &mut Registry, line: Line) {
-        self.own_mut().live.apply(line.clone());
+    /// Changes an entry of this bot: in memory first, then in the registry.
+    fn write(&mut self, registry: &mut Registry, line: Line) {
+        self.local_mut().live.apply(line.clone());
         registry.append(line);
     }
 
     pub fn forget(&mut self) {
-        self.is_adopted = false;
-        self.own_mut().forget(&key());
+        self.local_mut().forget(&key());
     }
 
-    /// False if somebody here is at it already.
+    /// False if this bot is already claiming the entry.
     pub fn claim(&mut self, from: Option<String>) -> bool {
         self.has_instance = true;
         let (instance, claim) = (instance(self.who), Claim { key: key(), from });
-        let is_first = self.own_mut().claim(&claim, &instance);
-        self.is_claiming |= is_first;
-        is_first
+        self.local_mut().claim(&claim, &instance)
     }
 
-    /// As if the claim had been remembered before, and forgotten.
+    /// Creates the instance without a claim: claims, and undoes that.
     pub fn know_instance(&mut self) {
         self.claim(None);
-        self.unclaim();
+        self.release();
     }
 
-    pub fn unclaim(&mut self) {
-        self.is_claiming = false;
-        self.own_mut().unclaim(&[key()]);
+    pub fn release(&mut self) {
+        self.local_mut().release(&[key()]);
     }
 
     pub fn adopt(&mut self, now: Record, former: &Seen) {
-        (self.is_claiming, self.is_adopted) = (false, true);
-        self.own_mut().adopt(now, Record::clone(&former.0));
+        self.local_mut().adopt(now, Record::clone(&former.0));
     }
 
     pub fn take_adopted(&mut self) {
-        self.is_adopted = false;
-        self.own_mut().take_adopted(&key());
+        self.local_mut().take_adopted(&key());
     }
 
     pub fn give_back(&mut self) {
-        (self.is_claiming, self.is_adopted) = (false, false);
-        self.own_mut().forget(&key());
-        self.own_mut().loosen(&[key()]);
+        self.local_mut().give_back(&key());
     }
 }
 
 impl Hash for Memory {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        hash_entry(&self.own.live, state);
-        (self.own.marks(&KEY), self.has_instance, self.is_claiming, self.is_adopted).hash(state);
+        hash_entry(&self.local.live, state);
+        hash_claim(&self.local, state);
+        self.has_instance.hash(state);
+    }
+}
+
+/// Of a time, only whether the next checkpoint can judge it counts.
+fn hash_claim<H: Hasher>(local: &LocalEntries, state: &mut H) {
+    let claim = local.claim_state(&KEY);
+    mem::discriminant(claim).hash(state);
+    match claim {
+        ClaimState::Unclaimed => {}
+        ClaimState::Claiming { pending }
+        | ClaimState::Adopted { pending, .. }
+        | ClaimState::Own { pending } => {
+            pending.as_ref().map(|pending| local.can_judge(pending.since)).hash(state);
+        }
+        ClaimState::Unsettled { since } => local.can_judge(*since).hash(state),
+        ClaimState::Abandoned { was_seen } => was_seen.hash(state),
     }
 }

@@ -1,4 +1,5 @@
-//! The scenarios. Each is small enough to be explored completely; together they have everybody meet everybody.
+//! The scenarios. Each is small enough for complete exploration. Together they contain every pair
+//! of actors.
 
 use crate::model::Scenario;
 use crate::world::{Budget, Role};
@@ -10,9 +11,9 @@ const NOTHING: Budget = Budget {
     keeper_stopped: false,
     zygote_killed: false,
     other_killed: false,
-    lease_runs_out: false,
-    number_reused: false,
-    impatient: false,
+    lease_expires: false,
+    pid_reused: false,
+    may_time_out: false,
     owner_cancels: false,
     exec_fails: false,
     forks: true,
@@ -20,9 +21,9 @@ const NOTHING: Budget = Budget {
 };
 
 const PLAIN: Scenario =
-    Scenario { name: "", is_kept: false, roles: &[], budget: NOTHING, is_blind: false, flaw: None };
+    Scenario { name: "", is_kept: false, roles: &[], budget: NOTHING, is_liveness_hidden: false, flaw: None };
 
-pub const ALL: [Scenario; 6] = [ONE_BOT, TWO_REAPERS, VISITORS, KEPT, ROBBED, BLIND];
+pub const ALL: [Scenario; 6] = [ONE_BOT, TWO_REAPERS, CANCELLER, KEPT, STOLEN, HIDDEN_LIVENESS];
 
 pub const ONE_BOT: Scenario = Scenario {
     name: "one bot, and everything fails",
@@ -31,10 +32,10 @@ pub const ONE_BOT: Scenario = Scenario {
         keeper_killed: true,
         keeper_stopped: true,
         zygote_killed: true,
-        number_reused: true,
+        pid_reused: true,
         exec_fails: true,
         owner_cancels: true,
-        impatient: true,
+        may_time_out: true,
         ..NOTHING
     },
     ..PLAIN
@@ -47,20 +48,20 @@ pub const TWO_REAPERS: Scenario = Scenario {
         owner_killed: true,
         keeper_killed: true,
         other_killed: true,
-        number_reused: true,
+        pid_reused: true,
         ..NOTHING
     },
     ..PLAIN
 };
 
-pub const VISITORS: Scenario = Scenario {
-    name: "a visitor cancels, a reaper comes",
+pub const CANCELLER: Scenario = Scenario {
+    name: "a control client cancels, a reaper comes",
     roles: &[Role::Canceller, Role::Reaper],
     budget: Budget {
         owner_killed: true,
         keeper_killed: true,
         keeper_stopped: true,
-        number_reused: true,
+        pid_reused: true,
         ..NOTHING
     },
     ..PLAIN
@@ -80,13 +81,13 @@ pub const KEPT: Scenario = Scenario {
     ..PLAIN
 };
 
-pub const ROBBED: Scenario = Scenario {
-    name: "a bot that sleeps is robbed, and wakes",
+pub const STOLEN: Scenario = Scenario {
+    name: "a stopped bot loses its run and goes on",
     roles: &[Role::Thief],
     budget: Budget {
         owner_stopped: true,
         owner_killed: true,
-        lease_runs_out: true,
+        lease_expires: true,
         forks: false,
         checkpoints: 2,
         ..NOTHING
@@ -94,15 +95,15 @@ pub const ROBBED: Scenario = Scenario {
     ..PLAIN
 };
 
-pub const BLIND: Scenario = Scenario {
+pub const HIDDEN_LIVENESS: Scenario = Scenario {
     name: "bots that cannot see each other",
     is_kept: true,
-    is_blind: true,
+    is_liveness_hidden: true,
     roles: &[Role::Adopter],
     budget: Budget {
         owner_stopped: true,
         owner_killed: true,
-        lease_runs_out: true,
+        lease_expires: true,
         forks: false,
         checkpoints: 1,
         ..NOTHING

@@ -1,4 +1,4 @@
-//! Everything that a state consists of: processes, sockets, files, and what each actor is about to do.
+//! The state: processes, sockets, files, and the next step of each actor.
 
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
@@ -7,7 +7,8 @@ use spawn_owned::run::lifecycle::{Lifecycle, Rules};
 
 use crate::registry::{Memory, Registry, Seen};
 
-/// Bots. The owner starts the run; others come while it lives; the last one comes when nothing fails any more.
+/// The bots. The owner starts the run. Others come during the run. The last one comes when no more
+/// failures occur.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Who {
     Owner,
@@ -26,19 +27,19 @@ pub enum Life {
     Dead,
 }
 
-/// The run's root.
+/// The run's root process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Root {
     /// It waits for a command.
-    Blank,
+    Stub,
     Command,
-    /// Dead, and its number is held by whoever is its parent.
+    /// Dead, but not reaped: its parent still holds its PID.
     Zombie,
-    /// Its number is free.
+    /// Its PID is free.
     Reaped,
 }
 
-/// One process that the command starts and that leaves its group. It carries the cookie.
+/// A process that the command starts and that leaves its group. It carries the cookie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Child {
     Unborn,
@@ -46,105 +47,105 @@ pub enum Child {
     Gone,
 }
 
-/// The socket between owner and blank.
+/// The socket between the owner and the exec stub.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Launch {
     Open,
-    /// The command is in it.
+    /// The socket contains the command.
     Sent,
-    /// The owner's end was closed before there was a command.
+    /// The owner's end was closed before it sent a command.
     Closed,
     Executed,
     Refused,
 }
 
-/// What a keeper is asked for.
+/// A message to a keeper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Ask {
-    Own,
+pub enum Request {
+    AssignRun,
     Cancel,
     Adopt,
 }
 
-/// What a keeper tells.
+/// A message from a keeper to its owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Tell {
+pub enum Report {
     Ending,
     RootExited,
     Extinct,
 }
 
-/// How far the keeper's last word has come.
+/// The progress of the keeper's report of the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum LastWord {
+pub enum EndReport {
     NotYet,
     Due,
-    /// The owner was told, or else it was written down.
+    /// The owner was informed, or the end was recorded.
     Known,
-    /// Visitors were told, too.
-    Spoken,
+    /// Control clients were informed, too.
+    Sent,
 }
 
 #[derive(Debug, Clone, Hash)]
 pub struct Keeper {
     pub life: Life,
-    /// It ended as if all were well.
+    /// It exited normally.
     pub is_clean: bool,
     /// The product's own state machine, and its clock.
     pub lifecycle: Lifecycle,
     pub now: u64,
-    /// It listens to nobody but the bot, until it is given a run or the bot is gone.
+    /// It reads only the bot's socket, until it is assigned a run or the bot is gone.
     pub is_waiting: bool,
-    /// It was told whose run this is, and by which rules.
+    /// It received the owner and the rules of the run.
     pub has_rules: bool,
-    /// Whoever is at the other end of its control socket, as far as it knows.
+    /// The bot at the other end of its control socket, as far as the keeper knows.
     pub owner: Option<Who>,
-    /// What the owner has said and the keeper has not read.
-    pub inbox: Vec<Ask>,
-    /// What the keeper has said and the owner has not read.
-    pub outbox: Vec<Tell>,
-    /// Visitors at the door, and what they are going to ask for.
-    pub door: Vec<(Who, Ask)>,
-    /// Visitors that were heard.
-    pub guests: Vec<Who>,
-    pub has_told_root: bool,
-    pub last_word: LastWord,
+    /// Messages from the owner that the keeper has not read.
+    pub inbox: Vec<Request>,
+    /// Messages from the keeper that the owner has not read.
+    pub outbox: Vec<Report>,
+    /// Control clients that connect, each with its request.
+    pub connecting: Vec<(Who, Request)>,
+    /// Control clients whose cancel was accepted.
+    pub clients: Vec<Who>,
+    pub has_reported_root: bool,
+    pub end_report: EndReport,
 }
 
-/// What the owner is about to do.
+/// The next step of the owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum At {
+pub enum Stage {
     Beginning,
     Recorded,
     Sent,
     Listening,
-    /// The keeper has died without a last word.
+    /// The keeper died without a report.
     Lost,
-    Over,
+    Finished,
 }
 
 #[derive(Debug, Clone, Hash)]
 pub struct Owner {
     pub life: Life,
-    pub at: At,
+    pub stage: Stage,
     pub memory: Memory,
-    pub has_noted_start: bool,
+    pub has_recorded_start: bool,
     pub has_cancelled: bool,
 }
 
-/// Why another bot is there.
+/// The task of another bot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
     Reaper,
-    /// Takes expired leases even of owners that are alive.
+    /// A reaper with `stealFromLive`: it also takes runs of live owners whose lease has expired.
     Thief,
-    /// Prefers to take a run over.
+    /// Prefers to adopt a run.
     Adopter,
-    /// Cancels the run, whoever's it is.
+    /// Cancels the run, whichever bot owns it.
     Canceller,
 }
 
-/// What it does with an entry.
+/// What the bot does with an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Plan {
     Drop,
@@ -152,27 +153,27 @@ pub enum Plan {
     Adopt,
 }
 
-/// What another bot is about to do.
+/// The next step of another bot.
 #[derive(Debug, Clone, Hash)]
-pub enum Visit {
+pub enum BotState {
     Reading,
-    Looking(Seen),
+    Scanning(Seen),
     Claiming(Plan, Seen),
-    /// The claim is written, and is to be read again.
+    /// The claim is written, and must be read again.
     Checking(Plan, Seen),
-    /// The entry is ours; or nobody asks whose it is.
+    /// The bot owns the entry; or it is a canceller, which needs no claim.
     Acting(Plan, Seen),
-    /// The keeper was asked to end the tree.
-    Asked(Seen),
+    /// The keeper received a request to end the tree.
+    AwaitingEnd(Seen),
     /// There is no keeper.
-    Outside(Seen),
-    /// Nothing is left of the tree.
+    EndingFromOutside(Seen),
+    /// The tree has ended.
     Settling(Seen),
-    /// The keeper was asked to take us for its owner.
-    Applying(Seen),
-    /// It is the owner, and listens to the keeper.
+    /// The keeper received a request to accept this bot as its owner.
+    AwaitingAdoption(Seen),
+    /// The bot is the owner, and reads the keeper's messages.
     Owning,
-    /// The run is ours and has no keeper: its end is waited for.
+    /// The bot owns a run without a keeper, and waits for its end.
     Watching,
     Done,
 }
@@ -181,15 +182,15 @@ pub enum Visit {
 pub struct Other {
     pub role: Role,
     pub life: Life,
-    pub visit: Visit,
+    pub state: BotState,
     pub memory: Memory,
-    /// The keeper has told it that the tree is extinct.
-    pub was_told: bool,
-    /// Whether the keeper took it for its owner.
+    /// The keeper has informed it that the tree has ended.
+    pub was_informed: bool,
+    /// Whether the keeper accepted it as its owner.
     pub granted: Option<bool>,
 }
 
-/// What may still go wrong, or happen.
+/// What may still fail or happen.
 #[derive(Debug, Clone, Copy, Default, Hash)]
 pub struct Budget {
     pub owner_killed: bool,
@@ -198,50 +199,51 @@ pub struct Budget {
     pub keeper_stopped: bool,
     pub zygote_killed: bool,
     pub other_killed: bool,
-    pub lease_runs_out: bool,
-    pub number_reused: bool,
-    /// Visitors and the owner may lose patience with a keeper that is merely slow, and kill it.
-    pub impatient: bool,
+    pub lease_expires: bool,
+    pub pid_reused: bool,
+    /// Control clients and the owner may time out on a keeper that is merely slow, and kill it.
+    pub may_time_out: bool,
     pub owner_cancels: bool,
-    /// The blank may fail to execute the command.
+    /// The exec stub may fail to execute the command.
     pub exec_fails: bool,
     /// The command may start a child.
     pub forks: bool,
-    /// How many checkpoints are made, in two steps, by anybody at any time. 0: every line is in the file at once.
+    /// How many checkpoints are made. Each has two steps, by any bot at any time. 0: every line is
+    /// in the file immediately.
     pub checkpoints: u8,
 }
 
-/// What has happened that must never happen.
+/// Events that must never happen.
 #[derive(Debug, Clone, Copy, Default, Hash)]
-pub struct Sins {
+pub struct Violations {
     pub bystander_signalled: bool,
-    pub visitor_told_before_it_was_known: bool,
-    pub told_too_early: bool,
+    pub client_informed_before_end_was_known: bool,
+    pub reported_too_early: bool,
 }
 
-#[allow(clippy::derived_hash_with_manual_eq)] // Equality is that of the hash.
+#[allow(clippy::derived_hash_with_manual_eq)] // Equality compares the hashes.
 #[derive(Debug, Clone, Hash)]
 pub struct World {
     pub registry: Registry,
     pub root: Root,
     pub child: Child,
-    /// Somebody else has the root's number.
-    pub number_reused: bool,
+    /// Another process has the root's PID.
+    pub pid_reused: bool,
     pub launch: Launch,
     pub keeper: Keeper,
     pub zygote: Life,
     pub owner: Owner,
     pub others: Vec<Other>,
     pub last: Other,
-    /// Leases that were given before the last time they ran out are over.
+    /// Incremented when leases expire: a lease that was given before is over.
     pub epoch: u64,
-    /// Nothing fails any more.
-    pub is_calm: bool,
+    /// No more failures occur.
+    pub failures_ended: bool,
     pub budget: Budget,
-    pub sins: Sins,
+    pub violations: Violations,
 }
 
-/// States are the same if they hash the same: that is how the checker tells them apart, too.
+/// States are equal if their hashes are equal. The checker compares them the same way.
 impl PartialEq for World {
     fn eq(&self, other: &Self) -> bool {
         let digest = |world: &Self| BuildHasherDefault::<DefaultHasher>::default().hash_one(world);
@@ -254,16 +256,16 @@ impl World {
         let other = |who, role| Other {
             role,
             life: Life::Alive,
-            visit: Visit::Reading,
+            state: BotState::Reading,
             memory: Memory::new(who),
-            was_told: false,
+            was_informed: false,
             granted: None,
         };
         Self {
             registry: Registry::new(budget.checkpoints > 0),
-            root: Root::Blank,
+            root: Root::Stub,
             child: Child::Unborn,
-            number_reused: false,
+            pid_reused: false,
             launch: Launch::Open,
             keeper: Keeper {
                 life: Life::Alive,
@@ -275,29 +277,29 @@ impl World {
                 owner: Some(Who::Owner),
                 inbox: Vec::new(),
                 outbox: Vec::new(),
-                door: Vec::new(),
-                guests: Vec::new(),
-                has_told_root: false,
-                last_word: LastWord::NotYet,
+                connecting: Vec::new(),
+                clients: Vec::new(),
+                has_reported_root: false,
+                end_report: EndReport::NotYet,
             },
             zygote: Life::Alive,
             owner: Owner {
                 life: Life::Alive,
-                at: At::Beginning,
+                stage: Stage::Beginning,
                 memory: Memory::new(Who::Owner),
-                has_noted_start: false,
+                has_recorded_start: false,
                 has_cancelled: false,
             },
             others: roles.iter().zip(0..).map(|(role, index)| other(Who::Other(index), *role)).collect(),
             last: other(Who::Last, Role::Reaper),
             epoch: 0,
-            is_calm: false,
+            failures_ended: false,
             budget,
-            sins: Sins::default(),
+            violations: Violations::default(),
         }
     }
 
-    /// Leases that are given now.
+    /// The end of a lease that is given now.
     pub fn lease_until(&self) -> u64 {
         self.epoch + 1
     }
@@ -331,29 +333,29 @@ impl World {
     }
 
     /// Whether a bot has closed its end of the keeper's control socket.
-    pub fn has_hung_up(&self, who: Who) -> bool {
+    pub fn has_disconnected(&self, who: Who) -> bool {
         let is_over = match self.other(who) {
-            None => self.owner.at == At::Over,
-            Some(other) => !matches!(other.visit, Visit::Applying(_) | Visit::Owning),
+            None => self.owner.stage == Stage::Finished,
+            Some(other) => !matches!(other.state, BotState::AwaitingAdoption(_) | BotState::Owning),
         };
         is_over || self.life_of(who) == Life::Dead
     }
 
     pub fn is_root_alive(&self) -> bool {
-        matches!(self.root, Root::Blank | Root::Command)
+        matches!(self.root, Root::Stub | Root::Command)
     }
 
-    /// Something of the run is alive: it can do things.
+    /// Whether a process of the run is alive and can act.
     pub fn is_run_alive(&self) -> bool {
         self.root == Root::Command || self.child == Child::Alive
     }
 
-    /// Nothing of the tree exists, but for the root's zombie.
+    /// Whether nothing of the tree exists, except the root's zombie.
     pub fn is_tree_empty(&self) -> bool {
         !self.is_root_alive() && self.child != Child::Alive
     }
 
-    /// SIGKILL to all that descends from whoever is calling. Nobody's number is needed for that which could be another's.
+    /// Sends SIGKILL to all descendants of the caller. No PID that could be reused is involved.
     pub fn kill_tree(&mut self) {
         if self.is_root_alive() {
             self.root = Root::Zombie;
@@ -363,26 +365,28 @@ impl World {
         }
     }
 
-    /// SIGKILL to whatever has the root's number.
-    pub fn kill_number(&mut self) {
-        self.sins.bystander_signalled |= self.number_reused;
+    /// Sends SIGKILL to the process that has the root's PID.
+    pub fn kill_by_pid(&mut self) {
+        self.violations.bystander_signalled |= self.pid_reused;
         if self.is_root_alive() {
             self.root = Root::Zombie;
         }
     }
 
-    /// What the kernel does by itself.
+    /// The automatic actions of the kernel.
     pub fn settle(&mut self) {
-        // Whoever has no parent left is init's, which waits for everybody.
+        // Init adopts a process without a parent, and reaps it.
         if self.keeper.life == Life::Dead && self.zygote == Life::Dead && self.root == Root::Zombie {
             self.root = Root::Reaped;
         }
-        if self.launch == Launch::Open && (self.owner.life == Life::Dead || self.owner.at == At::Over) {
+        if self.launch == Launch::Open
+            && (self.owner.life == Life::Dead || self.owner.stage == Stage::Finished)
+        {
             self.launch = Launch::Closed;
         }
         if self.keeper.life == Life::Dead {
-            self.keeper.door.clear();
-            self.keeper.guests.clear();
+            self.keeper.connecting.clear();
+            self.keeper.clients.clear();
             self.keeper.inbox.clear();
         }
     }

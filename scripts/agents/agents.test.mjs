@@ -1,23 +1,23 @@
-// The agents that bots run: owned, they do what they do under child_process, and nothing of them is left. They have a home of their own and
-// are given nothing else, so they find neither an account nor a setting of whoever runs this.
+// The agents that bots run. As owned runs they behave as under child_process, and leave no process.
+// They get an empty home and nothing else, so they find no account and no settings of the user.
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { mkdtempSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, test } from 'node:test'
 import { freshRegistry, startBot, supervise, until } from '../../__test__/support/bots.mjs'
-import { assertNobodyNames, endWhoNames, whoNames } from '../../__test__/support/onlooker.mjs'
+import { assertNoProcessNames, endWhoNames, whoNames } from '../../__test__/support/onlooker.mjs'
 import { removeFolder } from '../../__test__/support/system.mjs'
 import { agents, homes } from './list.mjs'
 
-/** Some take many seconds before they say anything, on a busy machine. */
+/** On a busy machine some agents take many seconds before they print anything. */
 const PATIENCE_MS = 120_000
 const options = { timeout: 2 * PATIENCE_MS }
 
-/** Colours, places of the cursor: no plain text has these. */
+/** Colours and cursor positions: plain text has none. */
 const DRAWN = new RegExp(`${String.fromCharCode(27)}\\[`)
 
-/** A home for the test `t`, and what a process needs to find it. */
+/** A home for the test `t`, and the environment that points to it. */
 function openHome(t) {
   const home = mkdtempSync(join(homes, 'home-'))
   t.after(async () => {
@@ -28,7 +28,7 @@ function openHome(t) {
   return { home, env: { PATH, HOME: home, TMPDIR: home, TERM: 'xterm-256color' } }
 }
 
-/** What it says and its exit code under child_process. */
+/** Its output and exit code under child_process. */
 function plainly(command, args, { env, cwd }) {
   return new Promise((resolve) => {
     const child = execFile(command, args, { env, cwd }, (error, stdout) =>
@@ -46,7 +46,7 @@ async function owned(command, args, { env, cwd }) {
   return { stdout: Buffer.concat(pieces).toString(), exitCode }
 }
 
-/** Resolves when it has said that, on any of its streams. */
+/** Resolves when one of its streams has matched `expected`. */
 async function says(streams, expected) {
   let text = ''
   for (const stream of streams) stream?.on('data', (bytes) => (text += bytes))
@@ -57,7 +57,9 @@ async function says(streams, expected) {
 
 for (const { name, version, command, servers, isThere } of agents) {
   const isAsked = process.env.AGENTS?.split(',').includes(name)
-  const skip = !isThere ? `${name} was not fetched` : !isAsked && 'nobody has asked for it'
+  const skip = !isThere
+    ? `${name} was not fetched`
+    : !isAsked && 'not selected; name it after npm run test:agents --'
   const [program, ...before] = command
 
   describe(name, { skip, concurrency: 1 }, () => {
@@ -65,11 +67,11 @@ for (const { name, version, command, servers, isThere } of agents) {
       test(`${args}: says what it says under child_process, and ends as there`, options, async (t) => {
         const { home, env } = openHome(t)
         const line = [...before, ...args]
-        // What it prepares when it is started for the first time is there both times.
+        // A first start, so that both compared runs find what it prepares.
         await plainly(program, line, { env, cwd: home })
         const expected = await plainly(program, line, { env, cwd: home })
         assert.deepEqual(await owned(program, line, { env, cwd: home }), expected)
-        assertNobodyNames(home)
+        assertNoProcessNames(home)
         if (args[0] === '--version') assert.ok(expected.stdout.includes(version), expected.stdout)
       })
 
@@ -83,7 +85,7 @@ for (const { name, version, command, servers, isThere } of agents) {
         if (server.asks) child.stdin.write(server.asks)
         await says([child.stdout, child.stderr], server.says)
         const { reason, survivors } = await child.cancel()
-        assertNobodyNames(home)
+        assertNoProcessNames(home)
         assert.deepEqual([reason, survivors], ['manual-cancel', []])
       })
 
@@ -93,11 +95,12 @@ for (const { name, version, command, servers, isThere } of agents) {
         const output = { file: join(home, 'output') }
         const wish = { env, cwd: home, stdio: ['pipe', output, output] }
         await bot.ask('spawn', program, line, wish)
-        // Whoever waits to be asked is met while it starts.
-        if (!server.asks) await until(() => server.says.test(readFileSync(output.file, 'utf8')), 'it serves')
-        assert.ok(whoNames(home).length > 0, 'it is not there')
+        // An agent that waits for a request is killed during its start.
+        if (!server.asks)
+          await until(() => server.says.test(readFileSync(output.file, 'utf8')), 'it is ready')
+        assert.ok(whoNames(home).length > 0, 'the agent does not run')
         await bot.kill()
-        await until(() => whoNames(home).length === 0, 'everything is gone', PATIENCE_MS)
+        await until(() => whoNames(home).length === 0, 'all its processes are gone', PATIENCE_MS)
       })
     }
 
@@ -108,7 +111,7 @@ for (const { name, version, command, servers, isThere } of agents) {
       t.after(() => child.cancel({ signal: 'SIGKILL' }))
       await says([child.stdout], DRAWN)
       const { reason, survivors } = await child.cancel()
-      assertNobodyNames(home)
+      assertNoProcessNames(home)
       assert.deepEqual([reason, survivors], ['manual-cancel', []])
     })
   })

@@ -1,4 +1,5 @@
-// The agents that bots run, as they are on npm, each in one version. What is said of them was seen without a network and without an account.
+// The agents that bots run, from npm, each in one version. Observed without a network and without
+// an account.
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { root } from '../tools.mjs'
@@ -11,16 +12,17 @@ const clientInfo = { name: 'spawn-owned', version: '1' }
 const mcp = initialize({ protocolVersion: '2025-03-26', capabilities: {}, clientInfo })
 const acp = initialize({ protocolVersion: 1, clientCapabilities: {} })
 
-/** What it says when it has understood the question. */
+/** The answer to the first request. */
 const ANSWER = /"id":\s*1\b.*"result"|"result".*"id":\s*1\b/s
 
 /**
  * @typedef Agent
- * @property {string} spec         the package that has the program, for this processor
+ * @property {string} spec         the package with the program for this processor
  * @property {string} version
  * @property {string} file         the program in it
  * @property {boolean} [isScript]  it is run by Node
- * @property {Record<string, { asks?: string, says: RegExp }>} servers   its modes in which it stays: what it is asked, and what it says then
+ * @property {Record<string, { asks?: string, says: RegExp }>} servers
+ *   its server modes: the request it gets, and its answer
  */
 
 /** @type {Record<string, Agent>} */
@@ -62,5 +64,5 @@ export const agents = Object.entries(list).map(([name, { spec, version, file, is
   return { name, spec, version, place, program, command, servers, isThere: existsSync(program) }
 })
 
-/** Homes for them. Not in the temporary folder, which some of them do not take for a home. */
+/** Their homes. Not in the temporary folder, which some agents reject as a home. */
 export const homes = folder

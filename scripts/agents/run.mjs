@@ -1,18 +1,21 @@
-// `npm run test:agents`: the agents that bots run, owned for real. They are fetched into target/agents, once: 420 MB for all of them, 1.1 GB
-// unpacked. Too much for CI, so it is done when somebody asks for it; one alone with `npm run test:agents -- gemini`.
+// `npm run test:agents`: the real agents that bots run, as owned runs. They are fetched once into
+// target/agents: 420 MB for all, 1.1 GB unpacked. That is too much for CI. `npm run test:agents --
+// gemini` runs one of them.
 import { fetchPackage } from '../fetch.mjs'
 import { root, run } from '../tools.mjs'
 import { agents } from './list.mjs'
 
 if (process.platform !== 'linux') {
-  console.log('agents are left out: they are fetched for Linux, whose /proc is looked at, too')
+  console.log('agents are left out: the tests need Linux and its /proc')
   process.exit()
 }
 
 const asked = process.argv.slice(2)
 const unknown = asked.filter((name) => !agents.some((agent) => agent.name === name))
 if (unknown.length > 0) {
-  console.error(`there is no ${unknown.join(', ')}, but ${agents.map(({ name }) => name).join(', ')}`)
+  console.error(
+    `unknown agent ${unknown.join(', ')}. The agents are: ${agents.map(({ name }) => name).join(', ')}`,
+  )
   process.exit(1)
 }
 

@@ -1,5 +1,5 @@
-// What the Rust tests execute. Keepers that they start get no environment, so they do not know where to tell it: what those alone
-// execute is seen only as far as they end by themselves.
+// What the Rust tests execute. Keepers that they start get no environment, so they do not know
+// where to write their profile. Their code counts only if they exit by themselves.
 import { spawnSync } from 'node:child_process'
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs'
 import { join, relative } from 'node:path'
@@ -15,15 +15,15 @@ export function rustCoverage() {
   mkdirSync(profiles, { recursive: true })
   const env = {
     ...process.env,
-    // Who ends by _exit, is killed, or becomes another program writes no profile. So counters are in the file itself (`%c`), which
-    // needs them to be relocatable.
+    // A process that calls _exit, is killed, or executes another program writes no profile. So the
+    // counters lie in the file itself (`%c`), which requires relocatable counters.
     RUSTFLAGS: '-Cinstrument-coverage -Cllvm-args=-runtime-counter-relocation',
     LLVM_PROFILE_FILE: join(profiles, '%c%4m.profraw'),
     CARGO_TARGET_DIR: join(folder, 'build'),
   }
   const quiet = ['--cargo-quiet', '--status-level', 'fail', '--final-status-level', 'fail']
   cargo(['nextest', 'run', ...quiet], { env })
-  // What keepers that ended well have left where they were started.
+  // Profiles that keepers left in their working directory when they exited.
   for (const name of readdirSync(root).filter((name) => /^default_.*\.profraw$/.test(name))) {
     renameSync(join(root, name), join(profiles, name))
   }
@@ -71,7 +71,7 @@ function parse(text) {
   return files
 }
 
-/** The line at which the tests begin that a file has in itself: they are its last part. */
+/** The line at which the tests of a file begin. They are its last part. */
 function testsAt(path) {
   const lines = readFileSync(join(root, path), 'utf8').split('\n')
   const index = lines.indexOf('mod tests {')
@@ -82,7 +82,9 @@ function llvmTools() {
   const [sysroot, about] = [read('rustc', ['--print', 'sysroot']).trim(), read('rustc', ['-vV'])]
   const place = join(sysroot, 'lib', 'rustlib', /^host: (.+)$/m.exec(about)[1], 'bin')
   if (!existsSync(join(place, 'llvm-cov'))) {
-    console.error("Rust's own LLVM tools are needed to read profiles: rustup component add llvm-tools")
+    console.error(
+      'LLVM tools of Rust are needed to read profiles. Install them: rustup component add llvm-tools',
+    )
     process.exit(1)
   }
   return place

@@ -1,23 +1,36 @@
-// npm run docs:api: docs/api, made from the .d.ts files by typedoc. `--check` only says whether it would change.
-import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+// npm run docs:api: generates docs/api from the .d.ts files with typedoc.
+// `--check` writes nothing, and fails if the pages would change.
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
-import { join, relative } from 'node:path'
+import { basename, join, relative } from 'node:path'
 import { fetchTools } from '../fetch.mjs'
 import { installPeers } from '../peers.mjs'
 import { root, run, say } from '../tools.mjs'
 
-/** typedoc needs a TypeScript of its own: it does not know ours yet. */
+/** typedoc needs its own TypeScript, because it does not support our version yet. */
 const versions = { typedoc: '0.28.20', 'typedoc-plugin-markdown': '4.14.1', typescript: '5.9.3' }
 const tools = join(root, 'target', 'docs')
 const api = join(root, 'docs', 'api')
 
-/** Every public module has its declarations at the root. */
-const entries = readdirSync(root)
-  .filter((file) => file.endsWith('.d.ts'))
-  .sort((one, other) => Number(other === 'index.d.ts') - Number(one === 'index.d.ts'))
+/** The declaration files of the public modules, index.d.ts first. */
+const entries = [
+  'index.d.ts',
+  ...readdirSync(join(root, 'types'))
+    .filter((file) => file.endsWith('.d.ts'))
+    .map((file) => join('types', file)),
+]
 
 fetchTools(tools, versions)
-// Some declarations are in terms of other packages' types.
+// Some declarations use types of these packages.
 installPeers()
 const made = mkdtempSync(join(tmpdir(), 'spawn-owned-api-'))
 process.on('exit', () => rmSync(made, { recursive: true, force: true }))
@@ -27,17 +40,36 @@ const pages = readdirSync(made, { recursive: true }).filter((page) => page.endsW
 if (process.argv.includes('--check')) {
   const stale = pages.filter((page) => read(join(api, page)) !== read(join(made, page)))
   if (stale.length > 0) {
-    console.error(`docs/api is behind index.d.ts (${stale.join(', ')}): npm run docs:api`)
+    console.error(
+      `docs/api does not agree with the declarations (${stale.join(', ')}). Run: npm run docs:api`,
+    )
     process.exit(1)
   }
 } else {
   rmSync(api, { recursive: true, force: true })
   cpSync(made, api, { recursive: true })
-  say(`${pages.length} pages in ${relative(root, api)}`)
+  say(`wrote ${pages.length} pages in ${relative(root, api)}`)
 }
 
 function read(file) {
   return existsSync(file) ? readFileSync(file, 'utf8') : ''
+}
+
+/** Copies the declarations into one folder: typedoc names a module after its path. Returns the copies. */
+function stage() {
+  const folder = join(tools, 'declarations')
+  rmSync(folder, { recursive: true, force: true })
+  mkdirSync(folder, { recursive: true })
+  return entries.map((entry) => {
+    const copy = join(folder, basename(entry))
+    writeFileSync(copy, withoutTuples(read(join(root, entry))).replaceAll("'../index.js'", "'./index.js'"))
+    return copy
+  })
+}
+
+/** Omits the 16 overloads for a `stdio` of three elements: they differ only in streams. */
+function withoutTuples(declarations) {
+  return declarations.replace(/^export function \w+\([^)]*WithStdioTuple<[^)]*\): .*\n/gm, '')
 }
 
 function generate(out) {
@@ -53,7 +85,7 @@ function generate(out) {
     paths: { '*': modules },
     skipLibCheck: true,
   }
-  const files = entries.map((entry) => join(root, entry))
+  const files = stage()
   writeFileSync(config, JSON.stringify({ compilerOptions, files }))
   const options = {
     entryPoints: files,

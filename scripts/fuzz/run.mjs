@@ -1,25 +1,45 @@
 /**
- * npm run fuzz [-- --seconds 10] [-- --only journal,stat] [-- --seed 42] [-- --plain]
+ * npm run fuzz [-- --seconds 10] [-- --only journal,stat] [-- --seed 42] [-- --plain] [-- --ci]
  *
- * Anything at all is said to whatever reads what others have written (fuzz/), for so many seconds each, and what must hold for any input
- * is checked. With libFuzzer, or with plain mutations where that cannot be built, which is said.
+ * Feeds arbitrary bytes to every parser of foreign input (fuzz/), for some seconds each, and checks
+ * what must hold for any input. Uses libFuzzer, or plain mutations where libFuzzer cannot be built.
+ * The targets `options` and `cli` call the public functions and the command line with arbitrary
+ * arguments: the tests of these names, with more turns.
  *
- * What has reached new code is kept in target/fuzz/corpus, for the next time. Exits with 1, and says where the input is, if anything
- * was not as it must be.
+ * The seed is fresh, and printed. Inputs that reach new code stay in target/fuzz/corpus for the
+ * next run. An input that breaks a property is saved as a regression case: in fuzz/seeds, which
+ * every later run starts from, or as a seed in __test__/fixtures/data/fuzz-seeds.json, which
+ * `npm test` repeats. Then the exit code is 1.
+ *
+ * --ci: a fixed seed, a fixed number of inputs and no corpus, so that each run does the same.
  */
 import { spawn, spawnSync } from 'node:child_process'
-import { existsSync, mkdirSync, readdirSync } from 'node:fs'
+import { createHash } from 'node:crypto'
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
-import { join } from 'node:path'
+import { join, relative } from 'node:path'
 import { parseArgs } from 'node:util'
 import { root, say } from '../tools.mjs'
 
 const folder = join(root, 'fuzz')
 const built = join(root, 'target', 'fuzz')
 const findings = join(built, 'findings')
-const NAMES = readdirSync(join(folder, 'fuzz_targets')).map((file) => file.replace('.rs', ''))
+const PARSERS = readdirSync(join(folder, 'fuzz_targets')).map((file) => file.replace('.rs', ''))
+/**
+ * Tests that draw arguments, with the calls of each function or command per second. --ci skips
+ * them: `npm test` runs them with a fixed seed.
+ */
+const TESTS = {
+  options: { file: '__test__/run/fuzz-options.test.mjs', pace: 30 },
+  cli: { file: '__test__/cli/fuzz-cli.test.mjs', pace: 2 },
+}
+const NAMES = [...PARSERS, ...Object.keys(TESTS)]
+const savedSeeds = join(root, '__test__', 'fixtures', 'data', 'fuzz-seeds.json')
 
-/** So that libFuzzer sees which code an input has reached, and what it was compared with. All of it is in stable Rust. */
+/**
+ * So that libFuzzer sees which code an input reaches, and the values it is compared with. All flags
+ * are in stable Rust.
+ */
 const SEEN = [
   '-Cpasses=sancov-module',
   '-Cllvm-args=-sanitizer-coverage-level=4',
@@ -28,11 +48,14 @@ const SEEN = [
   '-Cllvm-args=-sanitizer-coverage-trace-compares',
 ].join(' ')
 
-/** No input is worth more memory than that: a hostile length must not be believed. */
+/** No input may need more memory: the parser must not trust a hostile length. */
 const MEMORY_MB = 256
-/** Far beyond what any input takes. */
+/** Far more than any input needs. */
 const SECONDS_FOR_ONE = 5
 const LONGEST = 4096
+const CI_SEED = 20_261_118
+/** Inputs for each parser, which take some five seconds. */
+const CI_RUNS = 50_000
 
 const { values: options } = parseArgs({
   options: {
@@ -40,31 +63,38 @@ const { values: options } = parseArgs({
     only: { type: 'string' },
     seed: { type: 'string' },
     plain: { type: 'boolean', default: false },
+    ci: { type: 'boolean', default: false },
   },
 })
 const seconds = number('seconds')
-const seed = number('seed') ?? Math.floor(Math.random() * 2 ** 31) + 1
-const names = options.only?.split(',') ?? NAMES
+const seed = number('seed') ?? (options.ci ? CI_SEED : Math.floor(Math.random() * 2 ** 31) + 1)
+const names = options.only?.split(',') ?? (options.ci ? PARSERS : NAMES)
 const unknown = names.filter((name) => !NAMES.includes(name))
-if (unknown.length > 0) refuse(`there is no target ${unknown.join(', ')}, but ${NAMES.join(', ')}`)
-if (process.platform !== 'linux') refuse('fuzz/ is about what Linux has, among others: run it there')
+if (unknown.length > 0) refuse(`unknown target ${unknown.join(', ')}. The targets are: ${NAMES.join(', ')}`)
+if (process.platform !== 'linux') refuse('fuzz/ needs Linux, because some targets parse Linux files')
 
 const triple = /^host: (.*)$/m.exec(spawnSync('rustc', ['-vV'], { encoding: 'utf8' }).stdout)?.[1]
-const lack = options.plain ? 'as it was asked for' : lackOfLibFuzzer()
+const lack = options.plain ? 'because of --plain' : lackOfLibFuzzer()
 if (lack !== undefined) console.log(`fuzz: plain mutations, without libFuzzer: ${lack}`)
-say(`Building what is to be fuzzed (seed ${seed})`)
+if (!options.ci) console.log(`fuzz: seed ${seed}`)
+say('Building the fuzz targets')
 const programs = lack === undefined ? buildForLibFuzzer() : buildPlain()
 
 const waiting = [...names]
 const failed = []
 await Promise.all(Array.from({ length: availableParallelism() }, work))
 if (failed.length > 0) {
-  console.error(`fuzz: failed: ${failed.join(', ')}; the same again: npm run fuzz -- --seed ${seed}`)
+  console.error(`fuzz: failed: ${failed.join(', ')}; to repeat it: npm run fuzz -- --seed ${seed}`)
   process.exit(1)
 }
-console.log(`fuzz: ${names.length} targets, ${seconds} s each: nothing found`)
+console.log(
+  `fuzz: ${names.length} targets, ${options.ci ? `${CI_RUNS} inputs` : `${seconds} s`} each: nothing found`,
+)
 
-/** Why there is no libFuzzer: it is C++, and comes from where other crates come from. Found out by trying. */
+/**
+ * Why libFuzzer cannot be used, found out by building it. It is C++, and comes from the crate
+ * registry.
+ */
 function lackOfLibFuzzer() {
   const build = cargo(['build', '--package', 'libfuzzer-sys'], SEEN)
   if (build.status === 0) return undefined
@@ -81,7 +111,9 @@ function buildPlain() {
   return join(built, triple, 'release')
 }
 
-/** With a target, so that the flags are for what is fuzzed, and not for what builds it. */
+/**
+ * With an explicit target, so that the flags apply to the fuzzed code, and not to build scripts.
+ */
 function cargo([command, ...args], flags) {
   const what = ['--quiet', '--locked', '--release', '--target', triple, '--target-dir', built]
   return spawnSync('cargo', [command, ...what, '--manifest-path', join(folder, 'Cargo.toml'), ...args], {
@@ -99,19 +131,25 @@ function must({ status, stderr, error }) {
 
 async function work() {
   for (let name = waiting.shift(); name !== undefined; name = waiting.shift()) {
-    const output = lack === undefined ? await fuzz(name) : await mutate(name)
+    const play = name in TESTS ? call : lack === undefined ? fuzz : mutate
+    const output = await play(name)
     if (output === undefined) continue
     failed.push(name)
     console.error(output)
+    if (options.ci) continue
+    if (name in TESTS) saveSeed(name, output)
+    else saveInputs(name)
   }
 }
 
 function fuzz(name) {
-  const [corpus, samples] = [join(built, 'corpus', name), join(built, 'samples', name)]
+  const [corpus, samples] = [join(built, options.ci ? 'ci' : 'corpus', name), join(built, 'samples', name)]
+  // Findings of an earlier run would change this one.
+  if (options.ci) rmSync(corpus, { recursive: true, force: true })
   for (const it of [corpus, samples, findings]) mkdirSync(it, { recursive: true })
   const seeds = [samples, join(folder, 'seeds', name)].filter(existsSync)
   const args = [
-    `-max_total_time=${seconds}`,
+    options.ci ? `-runs=${CI_RUNS}` : `-max_total_time=${seconds}`,
     `-max_len=${LONGEST}`,
     `-malloc_limit_mb=${MEMORY_MB}`,
     `-timeout=${SECONDS_FOR_ONE}`,
@@ -125,19 +163,50 @@ function fuzz(name) {
 
 function mutate(name) {
   mkdirSync(findings, { recursive: true })
-  const args = [name, seconds, seed, join(folder, 'seeds', name)].map(String)
+  const limit = options.ci ? `${CI_RUNS} inputs` : `${seconds} s`
+  const args = [name, limit, String(seed), join(folder, 'seeds', name)]
   return ended(join(programs, 'plain'), args, { cwd: findings })
 }
 
-/** What it has said, if it has not ended well. */
+function call(name) {
+  const { file, pace } = TESTS[name]
+  const env = { ...process.env, SEED: String(seed), TURNS: String(seconds * pace) }
+  return ended(process.execPath, ['--test', '--test-reporter=spec', file], { cwd: root, env })
+}
+
+/** Files that libFuzzer or `plain` left for a target become its seeds, named by their content. */
+function saveInputs(name) {
+  for (const file of readdirSync(findings).filter((it) => it.startsWith(`${name}-`))) {
+    const path = join(findings, file)
+    const input = readFileSync(path)
+    const digest = createHash('sha256').update(input).digest('hex').slice(0, 12)
+    const saved = join(folder, 'seeds', name, `regression-${digest}`)
+    mkdirSync(join(folder, 'seeds', name), { recursive: true })
+    writeFileSync(saved, input)
+    rmSync(path)
+    console.error(`fuzz: saved as ${relative(root, saved)}`)
+  }
+}
+
+/** From now on the tests of the failed functions or commands repeat this seed. */
+function saveSeed(name, output) {
+  const saved = JSON.parse(readFileSync(savedSeeds, 'utf8'))
+  // Nested tests: one per function or command.
+  const failedTests = [...output.matchAll(/^ {2}✖ (.+?) \(\d/gm)].map(([, test]) => test)
+  for (const test of new Set(failedTests)) saved[name][test] = [...(saved[name][test] ?? []), seed]
+  writeFileSync(savedSeeds, `${JSON.stringify(saved, null, 2)}\n`)
+  console.error(`fuzz: saved in ${relative(root, savedSeeds)}`)
+}
+
+/** The end of its output, if it failed. */
 function ended(command, args, options) {
   return new Promise((resolve) => {
     let said = ''
     const child = spawn(command, args, { ...options, stdio: ['ignore', 'pipe', 'pipe'] })
     for (const stream of [child.stdout, child.stderr])
       stream.setEncoding('utf8').on('data', (text) => {
-        // Most of it is how far it has come.
-        said = (said + text).slice(-8000)
+        // Most of the output is progress.
+        said = (said + text).slice(-20_000)
       })
     child.on('error', ({ message }) => resolve(message))
     child.on('close', (code) => resolve(code === 0 ? undefined : said))
@@ -148,7 +217,7 @@ function number(name) {
   const text = options[name]
   if (text === undefined) return undefined
   const value = Number(text)
-  if (!(Number.isInteger(value) && value > 0)) refuse(`--${name} must be a whole number above 0`)
+  if (!(Number.isInteger(value) && value > 0)) refuse(`--${name} must be an integer above 0`)
   return value
 }
 

@@ -1,4 +1,4 @@
-// Where nothing but Node is to be had: does what was installed own a tree, and end it?
+// For systems with nothing but Node: checks that the installed package owns a tree and ends it.
 const { deepEqual, notEqual } = require('node:assert')
 const { spawnOwned } = require('spawn-owned')
 
@@ -7,7 +7,7 @@ tree.stdout.once('data', async (line) => {
   notEqual(Number(line), tree.pid)
   const { reason, survivors } = await tree.cancel()
   deepEqual({ reason, survivors }, { reason: 'manual-cancel', survivors: [] })
-  // The kernel's word for it, not ours.
+  // The kernel confirms it, not the product.
   for (const pid of [tree.pid, Number(line)])
     deepEqual(errorOf(() => process.kill(pid, 0))?.code, 'ESRCH', `${pid} exists`)
   console.log(`owned and ended on ${process.platform} ${process.arch}`)

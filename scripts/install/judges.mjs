@@ -1,4 +1,4 @@
-// What others say of the package: publint of its manifest, attw of its types.
+// Other tools check the package: publint its manifest, attw its types.
 import { readFileSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -13,7 +13,7 @@ export async function judge(tarball) {
     strict: true,
   })
   if (messages.length > 0) throw new Error(`publint: ${inspect(messages, { depth: 5 })}`)
-  console.log('install: publint: nothing to complain of')
+  console.log('install: publint: no complaints')
   await inProject(dirname(tarball), process.execPath, [attw, tarball, '--no-color', '--no-emoji'])
-  console.log('install: attw: nothing to complain of')
+  console.log('install: attw: no complaints')
 }

@@ -2,12 +2,14 @@
 import { spawn } from 'node:child_process'
 import { cpSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
+import { build } from 'esbuild'
 import { bin, root } from '../tools.mjs'
 
 const esm = readFileSync(join(root, 'scripts', 'install', 'project', 'bot.mts'), 'utf8')
 
-/** The same, but for how it gets hold of its modules. */
-const cjs = `import owned = require('spawn-owned')
+/** The CommonJS bot: the same code with other imports. */
+const cjs = `import nodeModule = require('node:module')
+import owned = require('spawn-owned')
 import child_process = require('spawn-owned/child_process')
 import agents = require('spawn-owned/claude-agent-sdk')
 import pty = require('spawn-owned/node-pty')
@@ -17,7 +19,8 @@ type RunExit = owned.RunExit
 const { list, spawnOwned } = owned
 const { exec, spawn } = child_process
 const { createSpawner } = agents
-const loaded = require.cache
+// Some loaders pass a \`require\` without a cache.
+const loaded = nodeModule.createRequire(__filename).cache
 ${esm.slice(esm.indexOf('\n/**'))}`
 
 const compilerOptions = {
@@ -26,10 +29,10 @@ const compilerOptions = {
   ...{ noImplicitOverride: true, noUnusedLocals: true, outDir: 'out', rootDir: '.' },
 }
 
-/** Both bots, as they are called once they are compiled. */
+/** Both bots, as they are named after compilation. */
 export const bots = [join('out', 'bot.mjs'), join('out', 'bot.cjs')]
 
-/** Writes it. `registry`: its address; `versions`: what it depends on. */
+/** Writes the project. `registry`: its address; `versions`: its dependencies. */
 export function createProject(folder, registry, versions) {
   mkdirSync(join(folder, 'home'), { recursive: true })
   const files = {
@@ -44,18 +47,22 @@ export function createProject(folder, registry, versions) {
       'enableScripts: false',
       'enableTelemetry: false',
       'enableImmutableInstalls: false',
-      // By itself it looks for "type": "module" only.
+      // By default Yarn enables its ESM loader only for "type": "module".
       'pnpEnableEsmLoader: true',
       '',
     ].join('\n'),
-    // Without one, Yarn looks whether the project is a part of another one above.
+    // Without it, Yarn looks for a project above this one.
     'yarn.lock': '',
   }
   for (const [name, text] of Object.entries(files)) writeFileSync(join(folder, name), text)
 }
 
-/** As its own user, if there is one. Nothing of ours is in the environment, and nothing is written but in the project. */
-export function inProject(folder, command, args, { uid, env = {} } = {}) {
+/**
+ * Runs a command in the project, as another user if `uid` is given. It gets none of our
+ * environment, and writes only inside the project. Resolves to its stdout, or with `withErrors` also to
+ * its stderr.
+ */
+export function inProject(folder, command, args, { uid, env = {}, withErrors = false } = {}) {
   const own = { PATH: process.env.PATH, HOME: join(folder, 'home'), LANG: 'C.UTF-8', CI: '1', ...env }
   const user = uid === undefined ? {} : { uid, gid: uid }
   const child = spawn(command, args, { cwd: folder, env: own, stdio: ['ignore', 'pipe', 'pipe'], ...user })
@@ -69,7 +76,7 @@ export function inProject(folder, command, args, { uid, env = {} } = {}) {
     })
     child.on('error', reject)
     child.on('close', (code) => {
-      if (code === 0) resolve(stdout)
+      if (code === 0) resolve(withErrors ? { stdout, stderr } : stdout)
       else reject(new Error(`${command} ${args.join(' ')} ended with ${code}:\n${stdout}${stderr}`))
     })
   })
@@ -77,23 +84,17 @@ export function inProject(folder, command, args, { uid, env = {} } = {}) {
 
 export const compile = (folder) => inProject(folder, process.execPath, [bin('tsc'), '-p', folder])
 
-/** One bundle per kind of module, with every package left out of it. */
+/** One bundle per module format, with all packages external. */
 export async function bundle(folder) {
   for (const [format, file] of [
     ['esm', 'bot.mts'],
     ['cjs', 'bot.cts'],
   ]) {
     const out = join('bundled', `bot.${format === 'esm' ? 'mjs' : 'cjs'}`)
-    const how = [
-      '--bundle',
-      '--platform=node',
-      '--external:spawn-owned',
-      `--format=${format}`,
-      `--outfile=${out}`,
-    ]
-    await inProject(folder, process.execPath, [bin('esbuild'), file, ...how, '--log-level=warning'])
+    const how = { bundle: true, platform: 'node', external: ['spawn-owned'], format, logLevel: 'warning' }
+    await build({ ...how, absWorkingDir: folder, entryPoints: [file], outfile: out })
   }
 }
 
-/** The compiled bots of one project, for another that cannot be compiled where it is. */
+/** Copies the compiled bots of one project to another that cannot compile them. */
 export const copyBots = (from, to) => cpSync(join(from, 'out'), join(to, 'out'), { recursive: true })

@@ -1,15 +1,15 @@
-// A registry for installers, on this machine, that knows the packages it was given and no others. So what is proven is what will be
-// published: an installer finds the main package, and chooses its platform's by itself.
+// A local npm registry with only the given packages. It tests what will be published: an installer
+// finds the main package and chooses the package of its platform by itself.
 import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { createReadStream, readFileSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { basename } from 'node:path'
 
-/** Some installers do not take what was published just now. */
+/** Some installers reject packages that were published just now. */
 const PUBLISHED = '2020-01-01T00:00:00.000Z'
 
-/** Resolves with its `url`, and `close()`. */
+/** Resolves with `url` and `close()`. */
 export async function startRegistry(tarballs) {
   const byName = new Map(tarballs.map((tarball) => describe(tarball)).map((entry) => [entry.name, entry]))
   const byFile = new Map(tarballs.map((tarball) => [basename(tarball), tarball]))

@@ -1,31 +1,40 @@
-// `npm run test:install`: the packages as they would be published, installed by npm, pnpm, Yarn and Bun into an empty TypeScript project, which
-// is compiled and run. In a path with spaces, without install scripts, and as a user who is not root.
+// `npm run test:install`: installs the packages as published with npm, pnpm, Yarn and Bun into an
+// empty TypeScript project, which is compiled and run. In a path with spaces, without install
+// scripts, and as a user who is not root. Then the same in other compilers, bundlers, test runners and
+// watchers (toolchains/): by default the short ones, with `--all` all of them, with `--only vite,jest`
+// only these.
 import assert from 'node:assert/strict'
 import { chmodSync, chownSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
-import { dirname, join, sep } from 'node:path'
-import { openWitness, READY } from '../../__test__/support/witness.mjs'
-import { builtFolder, pack, stagePackage } from '../packages.mjs'
+import { dirname, join } from 'node:path'
+import { parseArgs } from 'node:util'
+import { builtFolder, pack, stageMain, stagePackage } from '../packages.mjs'
 import { checkSize, megabytes } from '../targets/check.mjs'
 import { targets, thisTarget } from '../targets/list.mjs'
 import { root, say } from '../tools.mjs'
+import { runBots } from './bots.mjs'
 import { judge } from './judges.mjs'
-import { bots, bundle, compile, copyBots, createProject, inProject } from './project.mjs'
+import { bundle, compile, copyBots, createProject, inProject } from './project.mjs'
 import { startRegistry } from './registry.mjs'
+import { runToolchains } from './toolchains/run.mjs'
 import { bun, fetchInstallers, pnpm, yarn } from './tools.mjs'
 
-const NOBODY = 65534
+const UNPRIVILEGED = 65534
 const here = thisTarget()
 const manifest = (folder) => JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'))
 
-fetchInstallers()
+const { values: options } = parseArgs({
+  options: { all: { type: 'boolean', default: false }, only: { type: 'string' } },
+})
+if (options.only === undefined) fetchInstallers()
 const work = mkdtempSync(join(tmpdir(), 'spawn-owned install '))
 chmodSync(work, 0o755)
 process.on('exit', () => rmSync(work, { recursive: true, force: true, maxRetries: 10 }))
 
 say('Packing')
-const main = pack(root, join(work, 'packed'))
-// Yarn asks for every platform, to choose one. Those that were not built are there by their manifest only; none of them may be chosen.
+const main = pack(stageMain(join(work, 'folders')), join(work, 'packed'))
+// Yarn requests every platform before it chooses one. Platforms that were not built have only a
+// manifest here, and must not be chosen.
 const platforms = targets.map((target) => {
   const built = builtFolder(target)
   const folder = built
@@ -41,13 +50,16 @@ const registry = await startRegistry([
 ])
 process.on('exit', registry.close)
 
-await judge(main.tarball)
-const first = await viaNpm()
-await bundled(first)
-await viaPnpm()
-await viaYarn(first)
-await viaBun()
-await notRoot(first)
+if (options.only === undefined) {
+  await judge(main.tarball)
+  const first = await viaNpm()
+  await bundled(first)
+  await viaPnpm()
+  await viaYarn(first)
+  await viaBun()
+  await notRoot(first)
+}
+await runToolchains({ registry: registry.url, versions: versions(), ...options })
 registry.close()
 
 async function viaNpm() {
@@ -64,7 +76,7 @@ async function viaNpm() {
   return project
 }
 
-/** A program that knows nothing of us. */
+/** A program that does not know spawn-owned. */
 async function runHooked(project) {
   const asks = "'runId' in require('child_process').spawn('true')"
   for (const flag of ['--import', '--require']) {
@@ -94,7 +106,10 @@ async function viaPnpm() {
   passed('pnpm', 'compiled and run as ESM and CommonJS')
 }
 
-/** TypeScript's compiler knows nothing of Plug'n'Play: it runs what was compiled before. */
+/**
+ * The TypeScript compiler does not support Plug'n'Play, so this runs files that were compiled
+ * before.
+ */
 async function viaYarn(compiled) {
   const project = create('yarn')
   copyBots(compiled, project)
@@ -114,70 +129,37 @@ async function viaBun() {
   passed('Bun', `compiled and run (by Node) as ESM and CommonJS; it has installed ${installed.join(' and ')}`)
 }
 
-/** Files that root has installed are not tried: that is what an image built by root and run by somebody else has, and the modes tell. */
+/** A user who is not root. It also runs what root has installed, as in an image. */
 async function notRoot(compiled) {
-  if (process.getuid() !== 0) return passed('not root', 'everything above was')
-  const project = create('nobody')
+  if (process.getuid() !== 0) return passed('not root', 'all tests above ran without root')
+  const project = create('unprivileged')
   copyBots(compiled, project)
-  for (const path of [project, join(project, 'home')]) chownSync(path, NOBODY, NOBODY)
-  await inProject(project, 'npm', ['install', '--ignore-scripts', '--no-audit', '--no-fund'], { uid: NOBODY })
-  const own = await runBots(project, { uid: NOBODY })
-  assert.equal(own.uid, NOBODY)
-  // What root has installed, as in an image: it is enough to read and to execute.
-  const roots = await runBots(compiled, { uid: NOBODY, registry: join(project, 'home', 'registry.json') })
-  assert.equal(roots.uid, NOBODY)
-  passed('not root', 'what that user has installed, and what root has')
+  for (const path of [project, join(project, 'home')]) chownSync(path, UNPRIVILEGED, UNPRIVILEGED)
+  await inProject(project, 'npm', ['install', '--ignore-scripts', '--no-audit', '--no-fund'], {
+    uid: UNPRIVILEGED,
+  })
+  const own = await runBots(project, { uid: UNPRIVILEGED })
+  assert.equal(own.uid, UNPRIVILEGED)
+  // Installed by root, as in an image: read and execute permission suffice.
+  const roots = await runBots(compiled, {
+    uid: UNPRIVILEGED,
+    registry: join(project, 'home', 'registry.json'),
+  })
+  assert.equal(roots.uid, UNPRIVILEGED)
+  passed('not root', 'what that user has installed, and what root has installed')
 }
 
 function create(name) {
   say(`Installing with ${name}`)
   const project = join(work, `with ${name}`)
-  const versions = [join(root), ...types.slice(0, 1)]
-    .map(manifest)
-    .map(({ name, version }) => [name, version])
-  createProject(project, registry.url, Object.fromEntries(versions))
+  createProject(project, registry.url, versions())
   return project
 }
 
-/** Runs both kinds; an independent witness tells that their trees existed, and that nothing is left of them. */
-async function runBots(project, { files = bots, node = [process.execPath], uid, registry } = {}) {
-  let result
-  for (const file of files) {
-    const closing = []
-    const witness = openWitness({ after: (close) => closing.push(close) })
-    try {
-      chmodSync(witness.dir, 0o755)
-      chmodSync(witness.path, 0o666)
-      const env = { WITNESS: witness.path, ...(registry && { SPAWN_OWNED_REGISTRY: registry }) }
-      const [command, ...args] = [...node, file]
-      result = JSON.parse(await inProject(project, command, args, { uid, env }))
-      witness.release()
-      assert.ok(witness.isGone(), `processes are left:\n${witness.holders()}`)
-      assert.equal(witness.count(READY), 2)
-    } finally {
-      for (const close of closing) close()
-    }
-    judgeBot(project, result)
-  }
-  return result
-}
-
-function judgeBot(project, { addon, uid, ...told }) {
-  assert.deepEqual(told, {
-    ...{
-      known: [true],
-      reason: 'manual-cancel',
-      survivors: [],
-      exitCode: 7,
-      heard: 'heard\n',
-      onTerminal: 5,
-    },
-    ofAgent: 3,
-    withoutSdk: 'ERR_OWNED_PEER_MISSING',
-  })
-  assert.ok(addon.startsWith(project + sep), `${addon} is not the project's`)
-  const keeper = join(dirname(addon), here.files[1])
-  assert.equal(statSync(keeper).mode & 0o111, 0o111, `${keeper} is not executable`)
+/** The dependencies of a project, by name. */
+function versions() {
+  const manifests = [root, ...types.slice(0, 1)].map(manifest)
+  return Object.fromEntries(manifests.map(({ name, version }) => [name, version]))
 }
 
 function sizeOf(folder) {

@@ -1,5 +1,6 @@
-// The other installers, and those who judge a package: fetched below target/ and kept between runs. Not development dependencies: they
-// bring a TypeScript of their own, and nobody needs them for anything else.
+// The other installers, and the tools that check a package: fetched below target/ and kept between
+// runs. They are not development dependencies, because they bring their own TypeScript and only
+// this test needs them.
 import { join } from 'node:path'
 import { fetchTools } from '../fetch.mjs'
 import { root } from '../tools.mjs'
@@ -18,7 +19,7 @@ const packages = join(folder, 'node_modules')
 
 export const pnpm = join(packages, 'pnpm', 'bin', 'pnpm.mjs')
 export const yarn = join(packages, '@yarnpkg', 'cli-dist', 'bin', 'yarn.js')
-/** The program itself: what is in the package's own folder is put there by a script, and none is run. */
+/** The program itself. The package's own copy is created by an install script, and none is run. */
 export const bun = join(packages, '@oven', `bun-${process.platform}-${bunArch()}`, 'bin', 'bun')
 export const publint = join(packages, 'publint', 'src', 'index-node.js')
 export const attw = join(packages, '@arethetypeswrong', 'cli', 'dist', 'index.js')

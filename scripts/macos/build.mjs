@@ -1,5 +1,5 @@
-// Builds addon and keeper for macOS, for both of its processors, and looks at what came out. It cannot be run here.
-// `--optimized`: as for a release. Otherwise only to see that it builds, which is quicker.
+// Builds addon and keeper for macOS, for both processors, and inspects the result, which cannot run
+// here. `--optimized`: as for a release. Otherwise only checks that it builds, which is faster.
 import assert from 'node:assert/strict'
 import { chmodSync, copyFileSync, mkdirSync, renameSync } from 'node:fs'
 import { join } from 'node:path'
@@ -16,7 +16,7 @@ installToolchain()
 say('Building for macOS (a first build takes about four minutes)')
 for (const { arch, triple } of targets) {
   const built = join(made, 'cargo', triple, 'release')
-  // That there is no SDK is no news.
+  // Quiet: it would warn that there is no SDK.
   const build = (what) => run(zigbuild, [...what, '--release', ...target(triple)], { env, quiet: true })
   build(['rustc', '--lib', '--crate-type', 'cdylib', '--features', 'node'])
   build(['zigbuild', '--bin', 'spawn-owned-keeper'])
@@ -33,16 +33,16 @@ function install(built, folder, name) {
   return place
 }
 
-/** What can be told of it without a Mac: the rest is for one. */
+/** What can be checked without a Mac. */
 function check(path, arch, kind) {
   const file = readMachO(path)
-  assert.ok(file, `${path} is no Mach-O file`)
+  assert.ok(file, `${path} is not a Mach-O file`)
   const { name, libraries, oldestSystem, isSigned, ...is } = file
   assert.deepEqual(is, { processor: arch, kind }, path)
-  assert.deepEqual(libraries, [SYSTEM_LIBRARY], `${path} needs nothing but the system's own library`)
-  // A path of the machine it was built on would be of no use elsewhere, and nobody's business.
-  assert.ok(!name?.includes(root), `${path} calls itself ${name}`)
-  // That processor executes nothing that has no signature, if only one by nobody in particular.
+  assert.deepEqual(libraries, [SYSTEM_LIBRARY], `${path} must need only the system library`)
+  // The install name must not contain a path of the build machine.
+  assert.ok(!name?.includes(root), `${path} has the install name ${name}`)
+  // Apple's arm64 executes only signed code; an ad-hoc signature suffices.
   assert.ok(isSigned || arch !== 'arm64', `${path} is not signed`)
   say(`${path.slice(root.length + 1)}: ${kind} for ${arch}, macOS ${oldestSystem} or newer`)
 }

@@ -1,4 +1,4 @@
-// What a Mach-O file says of itself: for which processor it is, what kind it is, and what it wants to be linked with.
+// Reads a Mach-O file: its processor, its kind, and the libraries it links.
 import { readFileSync } from 'node:fs'
 
 const MAGIC_64 = 0xfeedfacf
@@ -18,7 +18,7 @@ const BUILD_VERSION = 0x32
 // Plain, weak, re-exported, upward and lazy.
 const LOADS = new Set([0xc, 0x80000018, 0x8000001f, 0x80000023, 0x20])
 
-/** `undefined` if it is none. */
+/** `undefined` if the file is not Mach-O. */
 export function readMachO(path) {
   const bytes = readFileSync(path)
   if (bytes.length < HEADER || bytes.readUInt32LE(0) !== MAGIC_64) return undefined
@@ -44,7 +44,7 @@ export function readMachO(path) {
   return file
 }
 
-/** A string is at the end of its command, which says where. */
+/** The string at the end of a load command. The command contains its offset. */
 function text(body) {
   const start = body.readUInt32LE(8)
   return body.toString('utf8', start, body.indexOf(0, start))

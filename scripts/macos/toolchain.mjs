@@ -1,5 +1,6 @@
-// How Cargo builds for macOS here: Debian's Rust builds the standard library from source, and zig, which knows Apple's system library by
-// heart, links. No SDK is needed, as long as nothing but that library is.
+// How Cargo builds for macOS on Linux: Debian's Rust builds the standard library from source, and
+// zig, which contains Apple's system library stubs, links. No SDK is needed, as long as only that
+// library is used.
 import { existsSync } from 'node:fs'
 import { delimiter, join } from 'node:path'
 import { installPackages } from '../debian.mjs'
@@ -8,12 +9,12 @@ import { made } from './places.mjs'
 
 const venv = join(made, 'venv')
 
-/** One version of each, so that what is built tomorrow is what was built today. */
+/** Fixed versions, so that builds are reproducible. */
 const tools = ['ziglang==0.17.0', 'cargo-zigbuild==0.24.0']
 
 export const zigbuild = join(venv, 'bin', 'cargo-zigbuild')
 
-/** rustc-web and rust-web-src are one version. */
+/** rustc-web and rust-web-src have the same version. */
 export function installToolchain() {
   installPackages('The builds for macOS', ['rustc-web', 'cargo-web', 'rust-web-src'])
   if (existsSync(zigbuild)) return
@@ -24,7 +25,10 @@ export function installToolchain() {
   })
 }
 
-/** Unwinding is part of it: that is what turns a panic into a JS error. Both processors share what is built for the one we run on. */
+/**
+ * With unwinding, which turns a panic into a JS error. Both targets share what is built for the
+ * host.
+ */
 export const target = (triple) => [
   '--target',
   triple,
@@ -42,15 +46,15 @@ export function cargoEnvironment({ optimized }) {
     RUSTDOC: '/usr/bin/rustdoc',
     // Allows -Zbuild-std.
     RUSTC_BOOTSTRAP: '1',
-    // The oldest that runs there with arm64, and with any Node that we support.
+    // The oldest version that runs on arm64 and with every supported Node.
     MACOSX_DEPLOYMENT_TARGET: '11.0',
-    // Debian's Rust has no tool that could do it, and zig leaves out what the debugger wants anyway.
+    // Debian's Rust has no strip tool for Mach-O, and zig leaves out debug information anyway.
     CARGO_PROFILE_RELEASE_STRIP: 'none',
     ...(optimized ? {} : quick),
   }
 }
 
-/** To see that it builds and links takes no optimization. */
+/** A build that only checks compiling and linking needs no optimization. */
 const quick = {
   CARGO_PROFILE_RELEASE_LTO: 'off',
   CARGO_PROFILE_RELEASE_CODEGEN_UNITS: '16',

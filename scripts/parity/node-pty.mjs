@@ -1,24 +1,27 @@
-// node-pty's own tests against spawn-owned/node-pty: `npm run parity:node-pty -- --source ../node-pty`.
+// node-pty's own tests against spawn-owned/node-pty: `npm run parity:node-pty -- --source
+// ../node-pty`.
 //
-// They are transpiled to a scratch folder beside two stand-ins for the modules they test, and run by node:test under mocha's
-// names. `--control` runs them against node-pty itself: what fails there says nothing about us.
+// The tests are transpiled to a temporary folder beside two replacements for the modules they test.
+// node:test runs them under mocha's names. `--control` runs them against node-pty itself: a test
+// that fails there says nothing about spawn-owned.
 import { spawnSync } from 'node:child_process'
 import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
-import { bin, root } from '../tools.mjs'
+import { buildSync } from 'esbuild'
+import { root } from '../tools.mjs'
 
 const TESTS = ['unixTerminal.test', 'terminal.test', 'eventEmitter2.test']
 const NEEDED = [...TESTS, 'testUtils.test', 'terminal', 'eventEmitter2']
 
-/** Tests that we do not pass, and why that is as it should be. */
+/** Tests that fail as expected, with the reason. */
 const DIFFERENT = {
-  'should set a valid pts name': 'the descriptor of the terminal is not handed out: the relay reads it',
+  'should set a valid pts name': 'the file descriptor of the terminal is not exposed: the relay reads it',
   'should open a pty with access to a master and slave socket':
-    'open() has no command, so there is nothing to own',
-  'should respect ctor flow control options': 'looks at private fields; that the options work is tested here',
+    'open() starts no command, so there is no tree to own',
+  'should respect ctor flow control options': 'reads private fields; other tests cover the options',
 }
 
 const { values: options } = parseArgs({
@@ -34,7 +37,8 @@ if (!options.source || !existsSync(join(options.source, 'src', 'unixTerminal.tes
 const scratch = mkdtempSync(join(tmpdir(), 'node-pty-parity-'))
 process.on('exit', () => rmSync(scratch, { recursive: true, force: true }))
 prepare(resolve(options.source))
-// They wait for fixed times, which a busy machine does not keep to: whoever passes once, passes.
+// The tests wait for fixed times, which are too short on a busy machine. So a test that passes once
+// counts as passed.
 let failed = run()
 for (let again = 0; again < 2 && failed.some((name) => !(name in DIFFERENT)); again++) {
   const now = run()
@@ -50,14 +54,8 @@ function prepare(source) {
   mkdirSync(lib)
   cpSync(join(source, 'fixtures'), join(scratch, 'fixtures'), { recursive: true })
   for (const name of NEEDED) {
-    const args = [
-      '--format=cjs',
-      '--platform=node',
-      '--log-level=error',
-      `--outfile=${join(lib, `${name}.js`)}`,
-    ]
-    const built = spawnSync(process.execPath, [bin('esbuild'), join(source, 'src', `${name}.ts`), ...args])
-    if (built.status !== 0) throw new Error(`${name}.ts cannot be transpiled: ${built.stderr}`)
+    const [entry, outfile] = [join(source, 'src', `${name}.ts`), join(lib, `${name}.js`)]
+    buildSync({ entryPoints: [entry], outfile, format: 'cjs', platform: 'node', logLevel: 'error' })
   }
   const require = createRequire(import.meta.url)
   const subject = options.control ? require.resolve('@lydell/node-pty') : join(root, 'dist', 'node-pty.js')
@@ -80,7 +78,7 @@ Object.assign(globalThis, { describe, afterEach, it: (name, run) => it(name, { t
   )
 }
 
-/** The names of the tests that have failed. */
+/** The names of the failed tests. */
 function run() {
   const files = TESTS.map((name) => join('lib', `${name}.js`))
   const args = [

@@ -1,6 +1,7 @@
-// Preload of the patched run: puts spawnOwned in the place of `child_process.spawn`, with PARITY_ALL our fork, exec and execFile in the
-// place of Node's too, for `require` and `import`, and writes down which functions of the module a test calls. It travels to nested Node
-// processes in NODE_OPTIONS. Everything it needs is captured now, because some tests tamper with what they can reach.
+// Preload of the patched run: replaces `child_process.spawn` by spawnOwned, and with PARITY_ALL
+// also fork, exec and execFile, for `require` and `import`. Logs which functions of the module a
+// test calls. NODE_OPTIONS passes it to nested Node processes. It captures everything it needs now,
+// because some tests modify globals.
 'use strict'
 
 const childProcess = require('node:child_process')
@@ -10,7 +11,7 @@ const { promisify } = require('node:util')
 
 const { PARITY_LOG: log, PARITY_CONTROL: control, PARITY_ALL: all } = process.env
 
-/** `fn` under its own name and length, with a line in the log for every call, its promisified form included. */
+/** `fn` with its own name and length, which logs every call, also of its promisified form. */
 function counted(name, fn) {
   const wrapper = function (...args) {
     if (log) appendFileSync(log, `${name}\n`)

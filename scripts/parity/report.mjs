@@ -1,11 +1,11 @@
 // From raw results to the figure and the tables. Pure: no processes, no files.
 
 /**
- * What one file says about parity:
- * excluded   fails, or is skipped, without the replacement: says nothing about it
+ * The result of one file:
+ * excluded   fails or is skipped without the replacement, so it says nothing about it
  * unaffected never calls what is replaced (see `calls` for what it calls instead)
- * same       passes with and without
- * different  passes without, fails with
+ * same       passes with and without the replacement
+ * different  passes without the replacement, fails with it
  */
 export function classify({ plain, owned }) {
   if (!plain.passed || plain.skipped || !owned) return 'excluded'
@@ -57,7 +57,9 @@ export function describeOutcome(run) {
   return run.signal ?? `exit ${run.exitCode}`
 }
 
-/** The line of a failing test's output that says most; with the next one if it ends in a colon. */
+/**
+ * The most informative line of a failing test's output, with the next one if it ends in a colon.
+ */
 export function evidence(output) {
   const lines = output
     .split('\n')

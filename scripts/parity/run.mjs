@@ -1,5 +1,5 @@
-// Runs Node's own test/parallel/test-child-process-* twice, as it is and with `spawn` replaced by spawnOwned,
-// and reports every file that behaves differently. See docs/parity.md.
+// Runs Node's own test/parallel/test-child-process-* twice, as it is and with `spawn` replaced by
+// spawnOwned, and reports every file that behaves differently. See docs/parity.md.
 
 import { existsSync, readFileSync } from 'node:fs'
 import path from 'node:path'
@@ -94,7 +94,7 @@ if (options.json) {
 }
 process.exitCode = summary.percent < threshold || stopped ? 1 : 0
 
-/** One of `--jobs` workers. Both runs of a file happen in the same worker, one after the other. */
+/** One of `--jobs` workers. The same worker does both runs of a file, in sequence. */
 async function work(slot) {
   for (const [index, test] of queue) {
     const file = path.basename(test)

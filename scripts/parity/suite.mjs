@@ -1,4 +1,5 @@
-// One file of Node's suite, run once: its own process, process group, working directory and temp directory.
+// One file of Node's suite, run once: its own process, process group, working directory and temp
+// directory.
 
 import { spawn } from 'node:child_process'
 import {
@@ -15,9 +16,9 @@ import { tmpdir } from 'node:os'
 import path from 'node:path'
 import { fileURLToPath } from 'node:url'
 
-/** Put before a test, it replaces spawn. */
+/** The preload that replaces spawn in a test. */
 export const PRELOAD = fileURLToPath(new URL('replace-spawn.cjs', import.meta.url))
-/** How long helpers may take to notice that the test's process is gone before they count as left over. */
+/** Helpers that still exist this long after the end of the test's process count as left over. */
 const SETTLE_MS = 2000
 
 /** The test files of a Node source tree, sorted. */
@@ -29,7 +30,7 @@ export function listTests(nodeSource, filter) {
     .map((name) => path.join(folder, name))
 }
 
-/** The `// Flags:` and `// Env:` headers that Node's own runner obeys. */
+/** The `// Flags:` and `// Env:` headers that Node's own runner uses. */
 export function readHeaders(file) {
   const source = readFileSync(file, 'utf8').slice(0, 1500)
   const words = (key) =>
@@ -41,10 +42,10 @@ export function readHeaders(file) {
 }
 
 /**
- * Runs `file` and resolves with what happened; never rejects for a failing test.
+ * Runs `file` and resolves with the result. It does not reject for a failing test.
  *
- * mode: 'plain' (no preload at all), 'owned' (spawn replaced) or 'control' (spawn replaced by node's own: what
- * differs then is the harness's doing).
+ * mode: 'plain' (no preload), 'owned' (spawn replaced) or 'control' (spawn replaced by Node's own:
+ * the harness causes the differences).
  */
 export async function runTest(file, { system, node, mode, all, slot, timeoutMs }) {
   const sandbox = mkdtempSync(path.join(tmpdir(), 'parity-'))
@@ -63,7 +64,7 @@ export async function runTest(file, { system, node, mode, all, slot, timeoutMs }
     ...headers.env,
     NODE_TEST_DIR: system.path(path.join(sandbox, 'tmp')),
     TEST_THREAD_ID: String(slot),
-    PARITY_LOG: system.path(log), // unique to this run: also the mark by which its left-over processes are found
+    PARITY_LOG: system.path(log), // unique to this run; its left-over processes are found by it
   }
   if (mode !== 'plain') {
     env.NODE_OPTIONS = `--require ${JSON.stringify(system.path(PRELOAD))}`
@@ -90,7 +91,10 @@ export async function runTest(file, { system, node, mode, all, slot, timeoutMs }
   }
 }
 
-/** A keeper whose bot is gone may still be writing down how its run has ended, and rmSync does not look twice at what is in a folder. */
+/**
+ * Retries: a keeper whose bot is gone may still be recording the end of its run, and rmSync lists a
+ * folder only once.
+ */
 function removeSandbox(sandbox, tries = 20) {
   try {
     rmSync(sandbox, { recursive: true, force: true, maxRetries: 1 })
@@ -100,7 +104,10 @@ function removeSandbox(sandbox, tries = 20) {
   }
 }
 
-/** What `node args...` prints, and whether it succeeds. Through a file: node.exe fails with EBADF at a Unix pipe. */
+/**
+ * The output of `node args...`, and whether it succeeds. Through a file: node.exe fails with EBADF
+ * on a Unix pipe.
+ */
 export async function askNode(args, { system, node, timeoutMs }) {
   const sandbox = mkdtempSync(path.join(tmpdir(), 'parity-'))
   const outputFile = path.join(sandbox, 'output')
@@ -147,7 +154,10 @@ function runOnce([program, ...args], { cwd, env, outputFile, timeoutMs }) {
   })
 }
 
-/** Also called right after the leader was reaped: PIDs are handed out in turn, so its number is not in use again yet. */
+/**
+ * Also called right after the leader was reaped. The kernel assigns PIDs in sequence, so its PID is
+ * not in use again yet.
+ */
 function endGroup(pid) {
   try {
     if (pid) process.kill(-pid, 'SIGKILL')
@@ -156,7 +166,10 @@ function endGroup(pid) {
   }
 }
 
-/** Processes of a run outlive its group when they left it. Found by the run's mark in their environment. */
+/**
+ * Processes that left the group of the run can outlive it. They are found by the run's mark in
+ * their environment.
+ */
 async function endLeftovers(mark) {
   const deadline = performance.now() + SETTLE_MS
   let found = findMarked(mark)

@@ -1,4 +1,4 @@
-// Where Node's suite runs: on this system, or in a node.exe under Wine. The suite asks for nothing else about it.
+// Where Node's suite runs: on this system, or in node.exe under Wine.
 
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
@@ -9,10 +9,10 @@ import { native, windowsPath } from '../windows/places.mjs'
 import { launcher, startWine, stopWine, wineEnvironment } from '../windows/wine.mjs'
 
 /**
- * path         how the node that runs the tests names a file
+ * path         the path of a file, as seen by the node that runs the tests
  * command      the command line that runs a node, without arguments
- * environment  what a test's environment is made from
- * node         the one that is used if none is asked for
+ * environment  the base of a test's environment
+ * node         the default node
  */
 export const thisSystem = {
   build: 'npm run build',
@@ -24,8 +24,8 @@ export const thisSystem = {
 }
 
 /**
- * The launcher holds each test in a job, so that nothing is left of it, and says on stderr what would have been. Node's tests expect some
- * commands of Unix in the PATH on Windows too; ours have them.
+ * The launcher holds each test in a job, so that no process is left, and names leftovers on stderr.
+ * Node's tests expect some Unix commands in the PATH on Windows, so these are provided.
  */
 export const wine = {
   build: 'npm run test:windows',

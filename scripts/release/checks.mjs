@@ -1,11 +1,11 @@
-// What must hold before anything is published. Pure: facts in, complaints out.
+// What must hold before a release. Pure: facts in, complaints out.
 
 /**
  * main       package.json
  * lock       package-lock.json
- * crates     the versions that Cargo.toml and Cargo.lock have for the crate
+ * crates     the versions of the crate in Cargo.toml and Cargo.lock
  * platforms  the manifests in npm/
- * tag        the tag that is released, if there is one
+ * tag        the tag of the release, or undefined
  */
 export function checkVersions({ main, lock, crates, platforms, tag }) {
   const { version, optionalDependencies = {} } = main
@@ -32,7 +32,10 @@ export function checkVersions({ main, lock, crates, platforms, tag }) {
   ]
 }
 
-/** With a tag, the changes must be under its version and a date. Until then they may be under "Unreleased". */
+/**
+ * With a tag, the changes must be in a section with its version and a date. Before, they may be
+ * under "Unreleased".
+ */
 export function checkChangelog(text, version, tag) {
   const sections = text.split(/^## /m).slice(1)
   const named = (name) => sections.find((section) => section.startsWith(`[${name}]`))
@@ -50,7 +53,7 @@ export function checkChangelog(text, version, tag) {
   return pending === undefined || isEmpty(pending) ? [`CHANGELOG.md says nothing of ${version}`] : []
 }
 
-/** `expected`: paths, or folders of which everything may be there. `executable`: those that must be. */
+/** `expected`: paths, or folders with any content. `executable`: paths that must be executable. */
 export function checkFiles(files, expected, executable = []) {
   const paths = files.map(({ path }) => path)
   const covers = (entry, path) => path === entry || path.startsWith(`${entry}/`)

@@ -1,11 +1,12 @@
-// `npm run release:dry`: everything a release does but the upload. Versions, changelog, what was built, and the packages as they would be
-// published. What was not built here is named; it is in the workflow, which has all of it:
-//   node scripts/release/run.mjs --tag v1.2.3             everything must be there, under the tag's version
-//   node scripts/release/run.mjs --tag v1.2.3 --publish   and is uploaded, with provenance
+// `npm run release:dry`: everything a release does except the upload: checks versions, changelog,
+// builds and packages, and names missing builds. The workflow has all builds:
+//   node scripts/release/run.mjs --tag v1.2.3             all builds must exist
+//   node scripts/release/run.mjs --tag v1.2.3 --stage     and are staged, with provenance: a
+//                                                         maintainer approves them, which publishes
 import { readdirSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
-import { pack, releaseFolder, stagePackage } from '../packages.mjs'
+import { pack, publishedManifest, releaseFolder, stageMain, stagePackage } from '../packages.mjs'
 import { checkSize, megabytes } from '../targets/check.mjs'
 import { inspect } from '../targets/inspect.mjs'
 import { packageName, targets } from '../targets/list.mjs'
@@ -13,13 +14,13 @@ import { root, run } from '../tools.mjs'
 import { checkChangelog, checkFiles, checkVersions } from './checks.mjs'
 
 const { values } = parseArgs({
-  options: { tag: { type: 'string' }, publish: { type: 'boolean', default: false } },
+  options: { tag: { type: 'string' }, stage: { type: 'boolean', default: false } },
 })
-const { tag, publish } = values
-if (publish && tag === undefined) refuse(['only a tag is published: --tag v1.2.3'])
+const { tag, stage } = values
+if (stage && tag === undefined) refuse(['--stage needs a tag, e.g. --tag v1.2.3'])
 
 const read = (...path) => readFileSync(join(root, ...path), 'utf8')
-const main = JSON.parse(read('package.json'))
+const main = publishedManifest()
 const BESIDES = ['LICENSE', 'README.md', 'package.json']
 const parcels = join(root, 'target', 'release-packages')
 
@@ -27,9 +28,13 @@ checkSources()
 rmSync(parcels, { recursive: true, force: true })
 const mainPackage = packMain()
 const platformPackages = targets.map(packPlatform).filter(Boolean)
-// The main one last: whoever installs it must find the others. Yarn wants all of them.
+// The main package last: it depends on the others. Yarn needs all of them.
 for (const { tarball } of [...platformPackages, mainPackage]) upload(tarball)
-console.log(publish ? `published ${main.version}` : `${main.version} can be published`)
+console.log(
+  stage
+    ? `staged ${main.version}. Approve the platform packages first: npm stage list, npm stage approve <id>`
+    : `${main.version} can be published`,
+)
 
 function checkSources() {
   const platforms = readdirSync(join(root, 'npm')).filter((name) => name !== 'README.md')
@@ -48,13 +53,13 @@ function checkSources() {
 }
 
 function packMain() {
-  const packed = pack(root, parcels)
+  const packed = pack(stageMain(join(parcels, 'folders')), parcels)
   refuse(checkFiles(packed.files, [...main.files, ...BESIDES]))
   console.log(`${main.name}: ${packed.files.length} files, ${megabytes(packed.unpackedSize)} MB`)
   return packed
 }
 
-/** Undefined if there is nothing to pack, which only a release minds. */
+/** Undefined if the target was not built. A release refuses that. */
 function packPlatform(target) {
   const from = releaseFolder(target)
   if (from === undefined) {
@@ -66,7 +71,7 @@ function packPlatform(target) {
   const packed = pack(stagePackage(target, from, join(parcels, 'folders')), parcels)
   const installed = mainPackage.unpackedSize + packed.unpackedSize
   const tooLarge = checkSize(installed)
-  // What is built for Windows here is for tests under Wine, what is built for macOS is to be looked at. Neither is made small.
+  // Local builds for Windows and macOS are for tests and inspection. Their size is not optimized.
   const forTests = target.os !== 'linux' && tag === undefined
   const complaints = [
     ...built.complaints,
@@ -81,8 +86,8 @@ function packPlatform(target) {
 
 function upload(tarball) {
   const channel = main.version.includes('-') ? 'next' : 'latest'
-  const how = publish ? ['--provenance'] : ['--dry-run']
-  run('npm', ['publish', tarball, '--access', 'public', '--tag', channel, ...how], { quiet: !publish })
+  const how = stage ? ['stage', 'publish', tarball, '--provenance'] : ['publish', tarball, '--dry-run']
+  run('npm', [...how, '--access', 'public', '--tag', channel], { quiet: !stage })
 }
 
 function refuse(complaints) {

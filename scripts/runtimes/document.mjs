@@ -1,4 +1,5 @@
-// The table in docs/runtimes.md, made from what came out of full runs; the rest of that page is written by people.
+// The table in docs/runtimes.md, generated from full runs. The rest of that page is written by
+// hand.
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { root } from '../tools.mjs'
@@ -11,7 +12,10 @@ const END = '<!-- end -->'
 
 const savedAt = ({ name }) => join(made, `results-${name}.json`)
 
-/** Kept until the same is run again, so that the page can be made of runs that were not done at once. */
+/**
+ * Keeps the results until the same runtime runs again, so that runtimes can be tested at different
+ * times.
+ */
 export function save(runtime, version, results) {
   mkdirSync(made, { recursive: true })
   const before = saved(runtime)

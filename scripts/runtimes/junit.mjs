@@ -1,6 +1,6 @@
-// What the test runners of Node, Bun and Deno all can say: JUnit's XML. Pure.
+// Reads JUnit XML, which the test runners of Node, Bun and Deno can all write. Pure.
 
-/** Counts tests, not the suites they are in. */
+/** Counts tests, not suites. */
 export function readResults(xml) {
   const cases = [...xml.matchAll(/<testcase\b([^>]*?)(\/>|>([\s\S]*?)<\/testcase>)/g)]
     .map(([, attributes, , body = '']) => ({ name: nameIn(attributes), body }))

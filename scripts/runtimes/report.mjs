@@ -1,4 +1,4 @@
-// Tells what came out: the failures, and one line about the rest.
+// Prints the failures, and one line about the rest.
 import { basename } from 'node:path'
 
 export class Report {
@@ -17,7 +17,7 @@ export class Report {
     if (!result.ok) this.#failure(result)
   }
 
-  /** Whether all is well. */
+  /** Whether all tests passed. */
   finish() {
     const sum = (what) => this.results.reduce((total, result) => total + result[what], 0)
     const bad = this.results.filter(({ ok }) => !ok).map(({ file }) => basename(file))
@@ -33,8 +33,8 @@ export class Report {
   }
 
   #failure({ file, code, signal, late, log, said }) {
-    const how = late ? 'was ended, it took too long' : `ended with ${signal ?? `code ${code}`}`
-    console.log(`\n==== ${this.#title}: ${file} ${how}; all it said is in ${log}`)
+    const how = late ? 'was killed, because it took too long' : `ended with ${signal ?? `code ${code}`}`
+    console.log(`\n==== ${this.#title}: ${file} ${how}; its full output is in ${log}`)
     console.log(said.trimEnd().split('\n').slice(-80).join('\n'))
   }
 }

@@ -1,15 +1,16 @@
-// `npm run test:runtimes`: the tests in Node 20, 22, 24 and 26, in Bun and in Deno, each fetched from npm.
+// `npm run test:runtimes`: the tests in Node 20, 22, 24 and 26, Bun and Deno, each fetched from npm.
 //   npm run test:runtimes -- bun node26           some runtimes only
 //   npm run test:runtimes -- cancel.test.mjs      some files only
 //   npm run test:runtimes -- --ci                 what CI runs (see plan.mjs)
-//   npm run test:runtimes -- --document           writes what came out, now and before, into docs/runtimes.md
-//   npm run test:runtimes -- --verbose            each file, and why tests were skipped
+//   npm run test:runtimes -- --document           writes all results to docs/runtimes.md
+//   npm run test:runtimes -- --verbose            prints each file, and why tests were skipped
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { installPeers } from '../peers.mjs'
 import { endOnSignals, runFiles } from '../processes.mjs'
+import { testFiles } from '../test-files.mjs'
 import { say } from '../tools.mjs'
 import { save, writeDocument } from './document.mjs'
 import { allFiles, leftOut, sample } from './plan.mjs'
@@ -27,9 +28,9 @@ const { values, positionals } = parseArgs({
 })
 const files = chosenFiles()
 const chosen = chosenRuntimes()
-if (!isHere) refuse('the runtimes are fetched for Linux on x64 and arm64 only')
+if (!isHere) refuse('the runtimes are available only for Linux on x64 and arm64')
 
-// Tests that do not care where their runs are recorded.
+// The registry of tests that do not choose their own.
 const folder = mkdtempSync(join(tmpdir(), 'spawn-owned-test-'))
 process.env.SPAWN_OWNED_REGISTRY = join(folder, 'process-registry.json')
 process.on('exit', () => rmSync(folder, { recursive: true, force: true }))
@@ -52,16 +53,18 @@ if (values.document) writeDocument()
 
 function filesFor({ name }) {
   const wanted = values.ci ? sample() : files
-  return wanted.filter((file) => !leftOut(name).has(file)).map((file) => join('__test__', file))
+  return wanted.filter((file) => !leftOut(name).has(file)).map((file) => testFiles.get(file))
 }
 
 function chosenRuntimes() {
   const names = positionals.filter((name) => !name.endsWith('.mjs'))
   const unknown = names.filter((name) => !runtimes.some((runtime) => runtime.name === name))
   if (unknown.length > 0)
-    refuse(`no such runtime: ${unknown.join(', ')}; there are ${runtimes.map(({ name }) => name).join(', ')}`)
+    refuse(
+      `unknown runtime ${unknown.join(', ')}. The runtimes are: ${runtimes.map(({ name }) => name).join(', ')}`,
+    )
   if (names.length > 0) return runtimes.filter(({ name }) => names.includes(name))
-  // CI has run everything in this very one.
+  // CI has run everything in this Node already.
   const here = `node${process.versions.node.split('.')[0]}`
   return values.ci ? runtimes.filter(({ name }) => name !== here) : runtimes
 }
@@ -69,7 +72,7 @@ function chosenRuntimes() {
 function chosenFiles() {
   const names = positionals.filter((name) => name.endsWith('.mjs')).map((name) => basename(name))
   const unknown = names.filter((name) => !allFiles.includes(name))
-  if (unknown.length > 0) refuse(`no such test: ${unknown.join(', ')}`)
+  if (unknown.length > 0) refuse(`no such test file in __test__: ${unknown.join(', ')}`)
   return names.length === 0 ? allFiles : names
 }
 

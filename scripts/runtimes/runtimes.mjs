@@ -1,10 +1,10 @@
-// The runtimes that we are tested in: where each comes from, and how it runs a test file.
+// The tested runtimes: where each comes from, and how it runs a test file.
 import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
 import { fetchProgram } from '../fetch.mjs'
 import { root } from '../tools.mjs'
 
-/** All of it is made here, and may be deleted. */
+/** Everything in it can be deleted. */
 export const made = join(root, 'target', 'runtimes')
 
 const cpu = {
@@ -15,13 +15,14 @@ const cpu = {
 /**
  * @typedef Runtime
  * @property {string} name
- * @property {string} title      for people
+ * @property {string} title      display name
  * @property {string} spec       the npm package that holds it
- * @property {string} file       where in the package it is
- * @property {(test: string, results: string) => string[]} args   to run a test file, and have the results written as JUnit's XML
+ * @property {string} file       its path in the package
+ * @property {(test: string, results: string) => string[]} args
+ *   run a test file and write its results as JUnit XML
  */
 
-/** The newest of a major version. */
+/** The newest version of a major version. */
 const node = (major) => ({
   name: `node${major}`,
   title: `Node ${major}`,
@@ -36,13 +37,16 @@ const node = (major) => ({
   ],
 })
 
-/** One version of each of these, not the newest: what they lack, and which of our tests are left out for that, changes with each. */
+/**
+ * A fixed version of each, not the newest: what they lack, and so which tests are left out, changes
+ * with each version.
+ */
 const bun = {
   name: 'bun',
   title: 'Bun',
   spec: `@oven/bun-linux-${cpu?.bun}@1.4.4`,
   file: 'bin/bun',
-  // Its own limit is 5 s; ours are with the tests.
+  // Its own limit is 5 s. The tests have their own limits.
   args: (test, results) => [
     'test',
     '--timeout=600000',
@@ -72,7 +76,7 @@ export const runtimes = [node(20), node(22), node(24), node(26), bun, deno]
 
 export const isHere = process.platform === 'linux' && cpu !== undefined
 
-/** Fetches it if need be. Returns where it is, and its version. */
+/** Fetches the runtime if it is missing. Returns its path and version. */
 export function install({ name, spec, file }) {
   const program = join(made, name, file.split('/').at(-1))
   fetchProgram(spec, file, program)

@@ -20,7 +20,7 @@ export async function runFile(runtime, program, file) {
   return { file, log, said, ok, seconds: (performance.now() - began) / 1000, ...outcome, ...counts }
 }
 
-/** Whoever looks for `node`, `bun` or `deno` finds the one that is tested. */
+/** Puts the tested runtime into the PATH, as `node`, `bun` or `deno`. */
 function start(program, args, log) {
   const out = openSync(log, 'w')
   const path = `${dirname(program)}${delimiter}${process.env.PATH}`

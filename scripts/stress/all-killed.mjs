@@ -6,7 +6,10 @@ import { runIds, startHostileBot } from './lib/hostile-bot.mjs'
 import { Scope, Wrong } from './lib/loop.mjs'
 import { StressRegistry } from './lib/registry.mjs'
 
-/** Without a keeper a process is found by its group or its cookie. One that has left both is not. */
+/**
+ * Without a keeper, the reaper finds a process by its group or its cookie. It cannot find a process
+ * that has lost both.
+ */
 const trees = hostileTrees.filter(({ traceable }) => traceable)
 
 export const what =
@@ -33,12 +36,10 @@ async function playRound(loop, scope, registry, bystanders, tree, containment) {
   const afterMs = loop.random() * (whileSpawning ? 10 : 30)
   const { bot, witness } = await startHostileBot(scope, { registry, tree, whileSpawning, containment })
   await instant(afterMs)
-  await (stopFirst ? stopAll(bot) : undefined)
-  killAll(loop, bot)
-  await bot.ended
+  await (stopFirst ? killWithHelpers(loop, bot) : killedAtOnce(loop, bot))
   witness.release()
 
-  const when = `${tree.name}, ${afterMs.toFixed(3)} ms after ${whileSpawning ? 'the bot began to spawn' : 'its run stood'}`
+  const when = `${tree.name}, ${afterMs.toFixed(3)} ms after ${whileSpawning ? 'the bot began to spawn' : 'its run was ready'}`
   const alive = !witness.isGone()
   if (alive) loop.count('left to the reaper')
   const since = performance.now()
@@ -52,7 +53,20 @@ async function playRound(loop, scope, registry, bystanders, tree, containment) {
   await registry.mustBeEmpty(`after a reap (${when})`)
 }
 
-/** Nobody shall do anything about the death of the others: all are stopped before the first is killed. */
+/**
+ * Kills a bot, its zygotes and its keepers. It stops all of them first, so that none reacts to the
+ * death of another.
+ */
+export async function killWithHelpers(loop, bot) {
+  await stopAll(bot)
+  await killedAtOnce(loop, bot)
+}
+
+async function killedAtOnce(loop, bot) {
+  killAll(loop, bot)
+  await bot.ended
+}
+
 async function stopAll(bot) {
   await stop(bot.pid)
   for (const zygote of helpersBelow(bot.pid)) await stop(zygote)
@@ -63,7 +77,7 @@ async function stop(pid) {
   await until(() => stateOf(pid) === 'T', `process ${pid} has stopped`)
 }
 
-/** In any order. */
+/** Kills in random order. */
 function killAll(loop, bot) {
   const zygotes = helpersBelow(bot.pid)
   const victims = [bot.pid, ...zygotes, ...zygotes.flatMap(helpersBelow)]
@@ -71,7 +85,7 @@ function killAll(loop, bot) {
     try {
       process.kill(pid, 'SIGKILL')
     } catch (error) {
-      // The waiting keepers go when they hear of the bot's end.
+      // Spare keepers exit when their bot ends.
       if (error.code !== 'ESRCH') throw error
     }
   }

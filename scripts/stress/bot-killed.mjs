@@ -20,8 +20,9 @@ export async function play(loop) {
 }
 
 /**
- * Half of the instants lie within the few milliseconds in which the runs are being spawned, the others later. And half of the
- * reapers come at once, while the keepers are at work, the others when all is over.
+ * Kills half of the bots within the few milliseconds in which they spawn their runs, and the others
+ * later. Half of the reaps start at once, while the keepers work; the others start after the end of
+ * all processes.
  */
 async function playRound(loop, scope, registry, tree) {
   const whileSpawning = loop.random() < 0.5
@@ -34,17 +35,18 @@ async function playRound(loop, scope, registry, tree) {
   const killedAt = performance.now()
   witness.release()
 
-  const when = `${tree.name}, bot SIGKILLed ${afterMs.toFixed(3)} ms after ${whileSpawning ? 'it began to spawn' : 'its run stood'}`
+  const when = `${tree.name}, bot SIGKILLed ${afterMs.toFixed(3)} ms after ${whileSpawning ? 'it began to spawn' : 'its run was ready'}`
   if (whileSpawning) loop.count('while spawning')
   if (reapAtOnce) {
     const { decisions } = await registry.reap()
-    // Without an entry there was no run: it is the bot's first helper, forked and not yet executed, that has the witness too.
+    // Without an entry there was no run. Then the holder of the witness is the bot's first helper,
+    // between fork and exec.
     if (decisions.length > 0 && !witness.isGone()) {
       loop.count('reaped too early')
-      const told = decisions.map(({ record, ...decision }) => JSON.stringify(decision)).join('\n')
+      const decided = decisions.map(({ record, ...decision }) => JSON.stringify(decision)).join('\n')
       loop.fail(
         new Wrong(
-          `${when}: processes exist although reapOrphans has resolved:\n${witness.holders()}\n${told}`,
+          `${when}: reapOrphans has resolved, but processes exist:\n${witness.holders()}\n${decided}`,
         ),
       )
     }

@@ -1,10 +1,18 @@
-/** The long loops: one thing that tests do a few times, a thousand times over. They measure the rows of the reliability targets. */
+/**
+ * The long loops: each does one thing, which the tests do a few times, a thousand times. They
+ * measure the reliability targets.
+ */
 
 export const LOOPS = [
   'cancelled',
+  'environment-written',
+  'closed-stdin',
+  'born-while-cancelled',
+  'many-runs',
   'bot-killed',
   'all-killed',
   'all-killed-in-cgroup',
+  'stale-cookies',
   'pid-reuse',
   'shared-registry',
   'soak',
@@ -20,14 +28,18 @@ export class Loops {
     this.#loop?.stop()
   }
 
-  /** So many rounds of each, or its full count; and no longer than until then, in equal shares. */
-  async play({ names, rounds, endAt = Number.POSITIVE_INFINITY }) {
+  /**
+   * Plays `rounds` rounds of each loop, or its full count. Until `endAt`, the loops get equal
+   * shares of the time.
+   */
+  async play({ names, rounds, first, seed, isSaving = true, endAt = Number.POSITIVE_INFINITY }) {
     const { Loop } = await import('./lib/loop.mjs')
     for (const [index, name] of names.entries()) {
       if (this.#isStopped) return
       const { play, what, full } = await import(`./${name}.mjs`)
       const share = (endAt - performance.now()) / (names.length - index)
-      this.#loop = new Loop({ name, rounds: rounds ?? full, endAt: performance.now() + share })
+      const how = { rounds: rounds ?? full, first, seed, isSaving }
+      this.#loop = new Loop({ name, ...how, endAt: performance.now() + share })
       console.log(`\n${name}: ${what}`)
       await this.#loop.run(play)
       if (this.#loop.failures.length > 0) this.hasFailed = true

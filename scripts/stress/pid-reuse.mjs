@@ -8,21 +8,24 @@ import { Wrong } from './lib/loop.mjs'
 const program = fileURLToPath(new URL('./pid-reuse/inside.mjs', import.meta.url))
 
 export const what =
-  'numbers of dead roots, groups, keepers and bots are given to strangers: none is touched, no orphan is missed'
+  'bystanders get the PIDs of dead roots, groups, keepers and bots: none is signalled, and no orphan is missed'
 export const full = 1000
 
-/** In a PID namespace of its own, where nobody else takes numbers, and which takes everybody along when it ends. */
+/**
+ * Runs in its own PID namespace, where no other process takes PIDs. All processes end with the
+ * namespace.
+ */
 export async function play(loop) {
   if (process.getuid() !== 0) {
-    console.log('  skipped: it takes root to choose the next PID')
+    console.log('  skipped: it needs root to choose the next PID')
     return
   }
-  // The shell is the namespace's init: it reaps those that have lost their parents, else no number would become free.
+  // The shell is the init of the namespace. It reaps orphans, otherwise no PID would become free.
   const init = ['--pid', '--fork', '--mount-proc', '--kill-child', 'sh', '-c', '"$@"; exit $?', 'sh']
   const inside = spawn('unshare', [...init, process.execPath, program, String(loop.rounds)], {
     env: { ...process.env, SEED: String(seed) },
     stdio: ['pipe', 'pipe', 'inherit'],
-    // Ctrl-C is for us.
+    // Only the loop gets Ctrl-C.
     detached: true,
   })
   inside.stdin.on('error', () => {})

@@ -2,33 +2,40 @@
 
 import { parseArgs } from 'node:util'
 import { LOOPS, Loops } from './loops.mjs'
+import { savedFindings } from './regressions.mjs'
+
+/** Every CI run plays the same rounds. */
+const CI_SEED = 20_261_117
+const CI_ROUNDS = 60
 
 const HELP = `npm run stress [-- OPTION …]
 
-Without --only: the lab. Rounds of random steps (hostile trees, cancels, deadlines, reaps, faults), each in a PID namespace of its
-own, judged by an independent witness. What fails is told with its seed and the shortest trace that still does.
+Without --only: the lab. It plays rounds of random steps (hostile trees, cancels, timeouts, reaps,
+faults), each in its own PID namespace, and checks them without help from the product. It prints a
+failure with its seed and the shortest list of steps that still fails, and saves it in
+scripts/stress/regressions.
 
-  --minutes N      for so long (default 5)
-  --rounds N       so many rounds, instead
-  --seed S         the same rounds as another time
-  --lanes N        so many rounds side by side (default: one for each processor)
-  --replay S       the one round with this seed
-  --steps 0,3,7    … and of it only these steps
-  --times N        … so many times
-  --ci             two minutes, three quarters of them with a fixed seed; one line if all is well
+  --minutes N      how long to play (default 5)
+  --rounds N       how many rounds to play, instead of --minutes
+  --seed S         play the rounds of this seed (default: a fresh seed, which is printed)
+  --lanes N        rounds in parallel (default: one per processor)
+  --replay S       play only the round with this seed, or the saved finding with this name
+  --steps 0,3,7    with --replay: only these steps
+  --times N        with --replay: how often
+  --ci             play the saved findings, then ${CI_ROUNDS} rounds with a fixed seed; print one line if nothing fails
 
-With --only: loops that do one thing a thousand times over, a comma-separated list of them or all.
+With --only: long loops, which do one thing a thousand times. Each failed round is saved, too.
 
-  --only NAME,…    ${LOOPS.join(', ')}, or all
-  --rounds N       so many of each, instead of the full count
-  --minutes N      no more time than that, shared equally
-  --seed S         the same random choices as another time
+  --only NAME,…    a comma-separated list of loops, or all:
+                   ${LOOPS.join(', ')}
+  --rounds N       rounds of each loop, instead of its full count
+  --first N        the round to begin with
+  --minutes N      time limit, shared equally by the loops
+  --seed S         make the random choices of this seed
 
-Ctrl-C ends the round that is being played, prints the figures so far and stops. Exits with 1 if anything was not as it must be.`
+Ctrl-C ends the current round and prints the figures so far.
+Exit code: 0 if nothing failed, 1 if an expectation failed, 2 if the options are wrong.`
 
-/** That of every CI run, so that most of it is the same each time. */
-const FIXED_SEED = 20_261_117
-const CI_MINUTES = 2
 const MINUTES = 5
 
 const { values: options } = parseOptions()
@@ -39,64 +46,86 @@ if (options.help) {
 const minutes = number('minutes')
 const rounds = number('rounds')
 const seed = number('seed') ?? Math.floor(Math.random() * 2 ** 32)
-// The support of the tests, on which the loops rest, reads it from there when it is imported.
+// __test__/support, which the loops use, reads the seed from the environment when it is imported.
 process.env.SEED = String(seed)
 
 let played
 let isInterrupted = false
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) {
   process.on(signal, () => {
-    // Whoever insists is obeyed: what was started goes with this process.
+    // A second signal ends the process at once. Everything it started ends with it.
     if (isInterrupted) process.exit(1)
     isInterrupted = true
-    console.log(`${signal}: this round is the last`)
+    console.log(`${signal}: stops after this round`)
     played?.stop()
   })
 }
 
 const hasFailed = options.only === undefined ? await playLab() : await playLoops()
-// Native threads and witnesses need no farewell.
+// Exit now: native threads and witnesses need no cleanup.
 process.exit(hasFailed ? 1 : 0)
 
 async function playLab() {
   const { unavailable, lacks } = await import('./lab/namespace.mjs')
   if (unavailable) {
-    console.log(`stress lab: not played here: ${unavailable}`)
+    console.log(`stress lab: skipped: ${unavailable}`)
     return false
   }
-  for (const lack of lacks()) console.log(`stress lab: ${lack}; what needs it is passed over`)
+  for (const lack of lacks()) console.log(`stress lab: ${lack}; steps that need it are skipped`)
   const { Lab } = await import('./lab/lab.mjs')
   const lab = new Lab({ lanes: number('lanes'), isQuiet: options.ci })
   played = lab
-  if (options.replay !== undefined)
-    await lab.replay({ seed: number('replay'), numbers: stepNumbers(), times: number('times') })
-  else if (options.ci) await playInCi(lab)
+  let hasLoopFailed = false
+  if (options.replay !== undefined) hasLoopFailed = await replay(lab)
+  else if (options.ci) hasLoopFailed = await playInCi(lab)
   else {
     console.log(`seed ${seed}`)
     const endAt = rounds === undefined ? now() + (minutes ?? MINUTES) * 60_000 : undefined
     await lab.play({ seed, rounds, endAt })
   }
-  const seeds = options.ci ? ` · seeds ${FIXED_SEED} and ${seed}` : ''
-  console.log(`stress lab: ${lab.summary}${seeds}`)
-  return lab.figures.failures > 0
+  console.log(`stress lab: ${lab.summary}${options.ci ? ` · seed ${CI_SEED}` : ''}`)
+  return hasLoopFailed || lab.figures.failures > 0
 }
 
 async function playInCi(lab) {
-  const quarter = ((minutes ?? CI_MINUTES) * 60_000) / 4
-  await lab.play({ seed: FIXED_SEED, endAt: now() + 3 * quarter })
-  await lab.play({ seed, endAt: now() + quarter })
+  let hasLoopFailed = false
+  for (const finding of savedFindings()) hasLoopFailed = (await repeat(lab, finding)) || hasLoopFailed
+  await lab.play({ seed: CI_SEED, rounds: rounds ?? CI_ROUNDS })
+  return hasLoopFailed
+}
+
+async function replay(lab) {
+  const finding = savedFindings().find(({ name }) => name === options.replay)
+  if (finding) return await repeat(lab, finding)
+  const { planFor } = await import('./lab/plan.mjs')
+  await lab.replay({ plan: planFor(number('replay')), numbers: stepNumbers(), times: number('times') })
+  return false
+}
+
+/** Whether a loop has failed. The lab counts its own failures. */
+async function repeat(lab, { name, plan, loop, seed, round }) {
+  if (plan) {
+    await lab.replay({ plan, name, times: number('times') })
+    return false
+  }
+  const loops = new Loops()
+  played = loops
+  await loops.play({ names: [loop], seed, first: round, rounds: 1, isSaving: false })
+  played = lab
+  return loops.hasFailed
 }
 
 async function playLoops() {
   const names = options.only === 'all' ? LOOPS : options.only.split(',').map((name) => name.trim())
   const unknown = names.filter((name) => !LOOPS.includes(name))
-  if (unknown.length > 0) refuse(`there is no loop ${unknown.join(', ')}, but ${LOOPS.join(', ')}`)
+  if (unknown.length > 0) refuse(`unknown loop ${unknown.join(', ')}. The loops are: ${LOOPS.join(', ')}`)
   const loops = new Loops()
   played = loops
   console.log(`seed ${seed}`)
-  await loops.play({ names, rounds, endAt: minutes === undefined ? undefined : now() + minutes * 60_000 })
+  const endAt = minutes === undefined ? undefined : now() + minutes * 60_000
+  await loops.play({ names, rounds, first: number('first'), endAt })
   if (loops.hasFailed)
-    console.log(`\nfailed; the same again: npm run stress -- --only ${options.only} --seed ${seed}`)
+    console.log(`\nfailed; to repeat it: npm run stress -- --only ${options.only} --seed ${seed}`)
   return loops.hasFailed
 }
 
@@ -118,6 +147,7 @@ function parseOptions() {
         replay: text,
         steps: text,
         times: text,
+        first: text,
         ci: flag,
         help: { ...flag, short: 'h' },
       },
@@ -130,7 +160,7 @@ function parseOptions() {
 function stepNumbers() {
   const numbers = options.steps?.split(',').map(Number)
   if (numbers?.some((it) => !Number.isInteger(it)))
-    refuse('--steps must be numbers, with commas between them')
+    refuse('--steps must be integers separated by commas, e.g. 0,3,7')
   return numbers
 }
 
@@ -138,7 +168,7 @@ function number(name) {
   const text = options[name]
   if (text === undefined) return undefined
   const value = Number(text)
-  if (text === '' || !(value >= 0)) refuse(`--${name} must be a number`)
+  if (text === '' || !(value >= 0)) refuse(`--${name} must be a number ≥ 0, got "${text}"`)
   return value
 }
 

@@ -8,7 +8,7 @@ import { Scope, Wrong } from './lib/loop.mjs'
 import { StressRegistry } from './lib/registry.mjs'
 
 const BOTS = 8
-/** Of the runs of each bot so many stay until the end: they must be in the file all the time. */
+/** The runs that each bot keeps until the end. They must be in the file all the time. */
 const HELD = 25
 const IN_THE_FILE_MS = 2000
 
@@ -37,7 +37,7 @@ async function playAll(loop, scope, registry) {
   await reader.says('reading')
   loop.count('spawns', ids.length)
   loop.figures.rounds = held
-  // In pieces, so that it can be stopped.
+  // In batches, so that the loop can be stopped.
   while (loop.figures.rounds < loop.rounds && !loop.isOver) {
     const count = Math.min(5, loop.rounds - loop.figures.rounds)
     const wrong = (await Promise.all(bots.map((bot) => bot.ask('spawn', { count })))).flat()
@@ -61,7 +61,7 @@ async function playAll(loop, scope, registry) {
   await registry.mustBeEmpty('after all bots have ended')
 }
 
-/** Half of them crash: their keepers end the runs, and the reaper finds nothing to do but to drop the entries. */
+/** Half of the bots crash. Their keepers end the runs, and the reaper only drops the entries. */
 async function end(bots) {
   const [crashing, leaving] = [bots.slice(0, BOTS / 2), bots.slice(BOTS / 2)]
   for (const bot of crashing) bot.kill()
@@ -80,13 +80,16 @@ async function inTheFile(registry, ids) {
   }
 }
 
-/** A process of bots/ that takes orders and answers, a line of JSON each: `{ order, … }` and `{ said, value }`. */
+/**
+ * A process of bots/ that takes requests and answers them, each as a line of JSON: `{ order, … }`
+ * and `{ said, value }`.
+ */
 function start(scope, name, registry, task, witness) {
   const program = fileURLToPath(new URL(`./bots/${name}.mjs`, import.meta.url))
   const child = spawn(process.execPath, [program, JSON.stringify(task)], {
     env: { ...process.env, SPAWN_OWNED_REGISTRY: registry.path },
     stdio: ['pipe', 'pipe', 'inherit', witness?.writeEnd ?? 'ignore'],
-    // Ctrl-C is for the loop.
+    // Only the loop gets Ctrl-C.
     detached: true,
   })
   scope.after(() => child.kill('SIGKILL'))
@@ -100,7 +103,7 @@ function start(scope, name, registry, task, witness) {
   const says = async (what) => {
     const [line] = await Promise.race([once(lines, 'line'), died])
     const { said, value } = JSON.parse(line)
-    if (said !== what) throw new Wrong(`${name} said ${said} instead of ${what}`)
+    if (said !== what) throw new Wrong(`${name} sent "${said}" instead of "${what}"`)
     return value
   }
   return {

@@ -2,17 +2,20 @@ import { grown, startSoak } from '../../__test__/support/soak.mjs'
 import { Scope, Wrong } from './lib/loop.mjs'
 import { StressRegistry } from './lib/registry.mjs'
 
-/** Until then memory is used for the first time: by the heap, and by the thousand runs that are remembered when they have ended. */
+/**
+ * Until then the bot uses memory for the first time: for the heap, and for the thousand ended runs
+ * that it remembers.
+ */
 const WARM_UP = 5000
 const PIECE = 250
-/** What ten thousand runs may add to the resident memory of the bot. */
+/** How much the resident memory of the bot may grow in ten thousand runs. */
 const RSS_GROWTH = 16 << 20
 const IDLE_RUNS = 50
 const IDLE_MS = 5000
 const IDLE_BOT_MS = 100
 
 export const what =
-  'short runs, ended in all the ways runs end, leave the descriptors, threads, children and memory of their bot as they were'
+  'short runs that end in every possible way do not change the file descriptors, threads, children and memory of their bot'
 export const full = 10_000
 
 export async function play(loop) {
@@ -32,7 +35,7 @@ export async function play(loop) {
 async function playAll(loop, bot) {
   for (const why of await bot.play(WARM_UP)) loop.fail(new Wrong(why))
   const before = await bot.settled({ ...(await bot.measure()), zombies: 0, live: 0 })
-  // In pieces, so that it can be stopped.
+  // In batches, so that the loop can be stopped.
   while (loop.figures.rounds < loop.rounds && !loop.isOver) {
     const count = Math.min(PIECE, loop.rounds - loop.figures.rounds)
     for (const why of await bot.play(count)) loop.fail(new Wrong(why))

@@ -1,5 +1,5 @@
-// `npm run build:targets`: the addon and the keeper for every Linux, whichever this one is, into native/<platform>/, and a check of them.
-//   npm run build:targets -- linux-x64-musl    some of them only
+// `npm run build:targets`: builds the addon and the keeper for every Linux into native/<platform>/,
+// and checks them. `npm run build:targets -- linux-x64-musl` builds only this target.
 import { chmodSync, copyFileSync, mkdirSync, renameSync } from 'node:fs'
 import { join } from 'node:path'
 import { root, run, say } from '../tools.mjs'
@@ -12,7 +12,7 @@ const keepers = [...new Set(chosen.map(({ keeperTriple }) => keeperTriple))]
 
 const lack = installToolchain([...new Set([...chosen.map(({ triple }) => triple), ...keepers])])
 if (lack !== undefined) {
-  // A release refuses to go on without them.
+  // Not an error here. A release refuses to continue without them.
   console.log(`targets: not built: ${lack}`)
   process.exit()
 }
@@ -24,19 +24,20 @@ function choose(names) {
   const unknown = names.filter((name) => !linuxTargets.some(({ platform }) => platform === name))
   if (unknown.length === 0)
     return linuxTargets.filter(({ platform }) => names.length === 0 || names.includes(platform))
-  console.error(`no such target: ${unknown.join(', ')}; there are`)
+  console.error(`unknown target ${unknown.join(', ')}. The targets are:`)
   console.error(`  ${linuxTargets.map(({ platform }) => platform).join(' ')}`)
   return process.exit(2)
 }
 
 /**
- * Static, and at a fixed address: as scripts/build.mjs builds it for this machine. With a standard library that was built to be small, and
- * without the words for a panic, which nobody would read: half of what is published of it otherwise.
+ * Static, at a fixed address, as scripts/build.mjs builds it for this machine. The standard library
+ * is built for size, and without panic messages, which no process reads: they would be half of the
+ * published file.
  */
 function buildKeepers() {
   say('Building the keepers')
   const flags =
-    '-C target-feature=+crt-static -C relocation-model=static -Z unstable-options -C panic=immediate-abort'
+    '-C target-feature=+crt-static -C relocation-model=static -Z unstable-options -C panic=immediate-abort -C force-unwind-tables=no'
   const small = ['-Zbuild-std=std,panic_abort', '-Zbuild-std-features=optimize_for_size']
   build(['build', '--profile', 'keeper', '--bin', 'spawn-owned-keeper', ...small], keepers, () => flags, {
     RUSTC_BOOTSTRAP: '1',
@@ -44,17 +45,20 @@ function buildKeepers() {
 }
 
 /**
- * As addons alone: see scripts/build.mjs. What a program with musl loads shares the program's own.
+ * Addons only: see scripts/build.mjs. With musl, the addon shares the C library of the program that
+ * loads it.
  *
- * The standard library is a small one here as well, and without what makes backtraces: there are no symbols that they could show.
+ * The standard library is built for size, without backtraces: there are no symbols that they could
+ * show. Panics have no file and line either: each of them would be text in the published file.
  */
 function buildAddons() {
   say('Building the addons')
   const small = ['-Zbuild-std=std,panic_unwind', '-Zbuild-std-features=panic-unwind,optimize_for_size']
   const what = ['rustc', '--lib', '--crate-type', 'cdylib', '--release', '--features', 'node', ...small]
   const versioned = ({ triple, libc }) => (libc === 'glibc' ? `${triple}.${GLIBC_FLOOR}` : triple)
-  const flags = (triple) => (triple.includes('-musl') ? '-C target-feature=-crt-static' : '')
-  // One after the other: Cargo makes an addon alone for one target only.
+  const flags = (triple) =>
+    `-Z location-detail=none${triple.includes('-musl') ? ' -C target-feature=-crt-static' : ''}`
+  // In sequence: Cargo builds a cdylib alone only for one target at a time.
   for (const target of chosen) build(what, [versioned(target)], flags, { RUSTC_BOOTSTRAP: '1' })
 }
 
@@ -65,7 +69,7 @@ function build(what, triples, flags, more = {}) {
   run(zigbuild, [...what, ...targets, '--target-dir', targetDirectory, '--quiet'], { env, quiet: true })
 }
 
-/** Says what it is; false if it is not what it should be. */
+/** Prints a summary. False if the files do not match the promise. */
 function check(target) {
   const folder = join(root, 'native', target.platform)
   mkdirSync(folder, { recursive: true })

@@ -1,17 +1,17 @@
-// Whether what was built for Linux is what its package promises. Pure: facts in, complaints out.
+// Whether a build for Linux keeps the promises of its package. Pure: facts in, complaints out.
 import { byVersion } from './elf.mjs'
 import { GLIBC_FLOOR, INSTALLED_SIZE } from './list.mjs'
 
 const MACHINES = { x64: 'X86-64', arm64: 'AArch64' }
 
-/** Libraries that are part of a C library. Anything else would have to be there on the user's machine by chance. */
+/** Libraries that are part of a C library. Others may be missing on the user's machine. */
 const LIBRARIES = {
   glibc:
     /^(libc\.so\.6|libpthread\.so\.0|libdl\.so\.2|libm\.so\.6|librt\.so\.1|libgcc_s\.so\.1|ld-linux-.*)$/,
   musl: /^(libc\.so|libc\.musl-.*\.so\.1|libgcc_s\.so\.1)$/,
 }
 
-/** Of an addon. `elf` is what `readElf` says. */
+/** Checks an addon. `elf` is the result of `readElf`. */
 export function checkAddon({ cpu, libc }, elf) {
   const strange = elf.needed.filter((library) => !LIBRARIES[libc].test(library))
   return [
@@ -25,7 +25,7 @@ export function checkAddon({ cpu, libc }, elf) {
   ].filter(Boolean)
 }
 
-/** Of a keeper, which serves every libc because it needs none. */
+/** Checks a keeper, which works with every libc because it needs none. */
 export function checkKeeper({ cpu }, elf) {
   return [
     elf.machine !== MACHINES[cpu] && `the keeper is for ${elf.machine}, not for ${MACHINES[cpu]}`,
@@ -34,7 +34,7 @@ export function checkKeeper({ cpu }, elf) {
   ].filter(Boolean)
 }
 
-/** Of everything that is installed on one platform. */
+/** Checks the installed size on one platform. */
 export function checkSize(bytes) {
   return bytes > INSTALLED_SIZE
     ? [`${megabytes(bytes)} MB are installed, and ${megabytes(INSTALLED_SIZE)} MB are promised`]

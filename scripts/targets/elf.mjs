@@ -1,10 +1,10 @@
-// What an ELF file is and what it needs, as `readelf` tells it.
+// The properties and dependencies of an ELF file, from `readelf`.
 import { execFileSync } from 'node:child_process'
 
-/** Of a file on disk. */
+/** Reads a file on disk. */
 export const readElf = (file) => parseReadelf(readelf('-h', '-l', '-d', '-V', file))
 
-/** What a library expects whoever loads it to have. */
+/** The symbols that a library needs from the program that loads it. */
 export function undefinedSymbols(file) {
   return [...readelf('--dyn-syms', file).matchAll(/ UND ([^\s@]+)/g)].map(([, name]) => name)
 }
@@ -16,9 +16,9 @@ function readelf(...words) {
 
 /**
  * machine      `X86-64`, `AArch64`
- * interpreter  the loader that a dynamic program asks for
- * needed       the shared libraries it asks for
- * glibc        the newest version of glibc whose symbols it asks for
+ * interpreter  the loader of a dynamic program
+ * needed       the shared libraries that it needs
+ * glibc        the newest version of glibc whose symbols it needs
  */
 export function parseReadelf(text) {
   const versions = [...text.matchAll(/\bGLIBC_(\d+(?:\.\d+)*)\b/g)].map(([, version]) => version)

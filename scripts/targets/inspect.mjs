@@ -1,10 +1,10 @@
-// What was built for a Linux target, and whether it is what its package promises.
+// Inspects the build for a Linux target: whether it keeps the promises of its package.
 import { statSync } from 'node:fs'
 import { join } from 'node:path'
 import { checkAddon, checkKeeper, megabytes } from './check.mjs'
 import { readElf } from './elf.mjs'
 
-/** `summary` for people, and `complaints`. */
+/** `summary` as text, and `complaints`. */
 export function inspect(target, folder) {
   const [addon, keeper] = target.files.map((file) => join(folder, file))
   const elf = readElf(addon)

@@ -1,13 +1,17 @@
-// Every platform that has a package in npm/: what is in it, and what it is built from. Other lists are checked against this one.
+// Every platform with a package in npm/: its files and its build target. Other lists are checked
+// against this one.
 
 const POSIX = ['spawn-owned.node', 'spawn-owned-keeper']
-/** There the keeper's program only lends channels; runs need none. */
+/** On Windows the keeper program only creates IPC channels; runs do not need it. */
 const WINDOWS = ['spawn-owned.node', 'spawn-owned-keeper.exe']
 
-/** The newest glibc that an addon may need. Node's own builds need 2.28 since Node 18: who can run Node can load the addon. */
+/**
+ * The newest glibc that an addon may need. Node's own builds need 2.28 since Node 18, so a system
+ * that runs Node can load the addon.
+ */
 export const GLIBC_FLOOR = '2.17'
 
-/** What one platform may take when it is installed, with the main package: bytes. */
+/** The maximum installed size of one platform with the main package, in bytes. */
 export const INSTALLED_SIZE = 2_500_000
 
 export const targets = [
@@ -21,7 +25,7 @@ export const targets = [
   { platform: 'win32-arm64', os: 'win32', cpu: 'arm64', triple: 'aarch64-pc-windows-msvc', files: WINDOWS },
 ]
 
-/** Those that `npm run build:targets` builds, on any Linux. */
+/** Targets that `npm run build:targets` builds, on any Linux. */
 export const linuxTargets = targets.filter(({ os }) => os === 'linux')
 
 function linux(cpu, libc, machine) {
@@ -31,16 +35,16 @@ function linux(cpu, libc, machine) {
     cpu,
     libc: libc === 'gnu' ? 'glibc' : libc,
     triple: `${machine}-unknown-linux-${libc}`,
-    // One for both: it is static.
+    // One for both C libraries: it is static.
     keeperTriple: `${machine}-unknown-linux-musl`,
     files: POSIX,
   }
 }
 
-/** The package's name on npm. */
+/** The name of the package on npm. */
 export const packageName = ({ platform }) => `@spawn-owned/${platform}`
 
-/** The target for the machine that runs this. */
+/** The target of this machine. */
 export function thisTarget() {
   const libc = process.platform === 'linux' ? thisLibc() : undefined
   return targets.find(

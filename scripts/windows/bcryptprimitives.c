@@ -1,4 +1,5 @@
-// Rust's standard library takes its random numbers from this DLL, which Wine 8 does not have. For tests only.
+// Rust's standard library gets random numbers from this DLL, which Wine 8 does not have. For tests
+// only.
 #include <stddef.h>
 
 __declspec(dllimport) unsigned char __stdcall SystemFunction036(void *buffer, unsigned long size); // RtlGenRandom

@@ -1,4 +1,5 @@
-// Builds the addon for Windows, with and without the failpoints of the tests, and the helper that makes channels.
+// Builds the addon for Windows, with and without the failpoints of the tests, and the helper that
+// creates IPC channels.
 import { copyFileSync, mkdirSync, renameSync } from 'node:fs'
 import { join } from 'node:path'
 import { run, say } from '../tools.mjs'
@@ -12,7 +13,7 @@ export function buildAddons() {
   buildHelper()
 }
 
-/** Both come out under the same name, so each is taken away before the next one is built. */
+/** Both builds have the same file name, so each is moved away before the next one. */
 function build(feature, folder) {
   const what = ['rustc', '--lib', '--crate-type', 'cdylib', '--release', '--features', feature]
   run(cargo, [...what, ...target, '--quiet'], { env: cargoEnvironment() })

@@ -1,12 +1,17 @@
-// launch COMMAND ARGUMENTS...: runs a command in a job that ends with this program, and exits with its code.
+// launch COMMAND ARGUMENTS...: runs a command in a job that ends with this program, and exits with
+// its code.
 //
-// Whatever a test leaves behind is ended with it, also when this program is killed: the job is closed by the kernel then.
-// There is no instant at which the command runs outside of the job. What is left when the command has ended is named on stderr.
+// The job ends everything that a test leaves behind, also if this program is killed, because then
+// the kernel closes the job. The command never runs outside the job. Processes that are left after
+// the end of the command are named on stderr.
 //
-// The command gets a console without a window. Headless, there would be none at all otherwise, which no Windows user has.
+// The command gets a console without a window, as every Windows user has one. In a headless Wine it
+// would get none.
 //
-// And it finds a desktop. Wine makes one for whoever needs it first, by starting its explorer, which gets that one's stderr and stays. Without ours
-// that would be the server of a pseudo-console at the first key that is typed, and its stderr is the terminal's output: that would not end.
+// It also finds a desktop. Wine creates a desktop for the first process that needs one: it starts
+// its explorer, which inherits the stderr of that process and stays. Without the call below, that
+// process would be the server of a pseudo-console, at the first key. Its stderr is the output of
+// the terminal, which would then never end.
 #include <windows.h>
 
 #include <psapi.h>
@@ -18,7 +23,7 @@ static int failed(const char *what) {
   return 125;
 }
 
-/** The command line after our own name, unchanged: so nothing has to be quoted anew. */
+/** The command line after our own name, unchanged, so that no argument must be quoted again. */
 static wchar_t *rest(void) {
   wchar_t *line = GetCommandLineW();
   wchar_t end = L' ';
@@ -32,7 +37,7 @@ static wchar_t *rest(void) {
   return line;
 }
 
-/** The console's own server comes into the job as well. */
+/** The server of the console is in the job as well. */
 static int is_console(HANDLE process) {
   wchar_t path[MAX_PATH];
   DWORD size = MAX_PATH;
@@ -41,8 +46,8 @@ static int is_console(HANDLE process) {
   return name && (!_wcsicmp(name, L"\\conhost.exe") || !_wcsicmp(name, L"\\explorer.exe"));
 }
 
-/** How many processes of the job are running; they are named if `tell`. */
-static int running(HANDLE job, int tell) {
+/** The number of running processes of the job. Names them if `is_named`. */
+static int running(HANDLE job, int is_named) {
   struct {
     DWORD assigned, listed;
     ULONG_PTR pids[256];
@@ -57,7 +62,7 @@ static int running(HANDLE job, int tell) {
       wchar_t path[MAX_PATH] = L"?";
       DWORD size = MAX_PATH;
       QueryFullProcessImageNameW(process, 0, path, &size);
-      if (tell) fprintf(stderr, "left running: %lu %ls\n", pid, path);
+      if (is_named) fprintf(stderr, "left running: %lu %ls\n", pid, path);
       count++;
     }
     CloseHandle(process);
@@ -89,17 +94,17 @@ int wmain(void) {
   }
   start.StartupInfo.dwFlags = STARTF_USESTDHANDLES;
 
-  // It stays as long as somebody uses it, as we do until we exit.
-  if (!GetDesktopWindow()) return failed("no desktop");
+  // The desktop exists as long as a process uses it: this program does until it exits.
+  if (!GetDesktopWindow()) return failed("cannot create a desktop");
 
   PROCESS_INFORMATION command;
   if (!CreateProcessW(NULL, rest(), NULL, NULL, TRUE, CREATE_NO_WINDOW | EXTENDED_STARTUPINFO_PRESENT, NULL, NULL,
                       &start.StartupInfo, &command))
-    return failed("the command cannot be started");
+    return failed("cannot start the command");
   WaitForSingleObject(command.hProcess, INFINITE);
   DWORD code = 125;
   GetExitCodeProcess(command.hProcess, &code);
-  // What was the command's own may be about to end.
+  // Processes of the command may be about to end.
   for (int i = 0; i < 40 && running(job, 0) > 0; i++) Sleep(50);
   running(job, 1);
   return (int)code;

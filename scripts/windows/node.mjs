@@ -3,7 +3,10 @@ import { join } from 'node:path'
 import { fetchProgram } from '../fetch.mjs'
 import { made } from './places.mjs'
 
-/** Not 24 and later: their V8 needs memory reserved in a way (placeholders) that Wine 8 does not have, and gives up before any JS. */
+/**
+ * Not 24 and later: their V8 reserves memory in a way (placeholders) that Wine 8 does not support,
+ * and aborts before any JS runs.
+ */
 export const versions = ['20', '22']
 export const usual = '22'
 

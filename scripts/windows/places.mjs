@@ -1,17 +1,20 @@
-// Where everything lies that has to do with Windows. All of it is made here, and may be deleted.
+// The folders of everything for Windows. All can be deleted.
 import { join } from 'node:path'
 import { root } from '../tools.mjs'
 
 export const triple = 'x86_64-pc-windows-gnu'
 
-/** Below target/, which Cargo never looks into: a Wine prefix has a link to `/`, and who walks along it finds no end. */
+/**
+ * Below target/, which Cargo never searches: a Wine prefix has a link to `/`, so a walk through it
+ * never ends.
+ */
 export const made = join(root, 'target', 'windows')
 
-/** Where ts/native.ts looks for an addon that was built on another system. */
+/** Where ts/native/load-addon.ts looks for an addon that was built on another system. */
 export const native = join(root, 'native', 'win32-x64')
 
-/** Where __test__/support/failpoints.mjs takes its addon from: it cannot be built from within Wine. */
+/** The addon of __test__/support/failpoints.mjs. It cannot be built inside Wine. */
 export const failpoints = join(made, 'failpoints')
 
-/** Wine shows the whole machine as drive Z. */
+/** Wine shows the root of the file system as drive Z. */
 export const windowsPath = (path) => `Z:${path.replaceAll('/', '\\')}`

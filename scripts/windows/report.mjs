@@ -1,4 +1,4 @@
-// Tells what came out: the failures, and one line about the rest.
+// Prints the failures, and one line about the rest.
 
 export class Report {
   #results = []
@@ -17,7 +17,7 @@ export class Report {
     for (const line of result.left) console.log(`${result.file}: ${line}`)
   }
 
-  /** Whether all is well. */
+  /** Whether all tests passed. */
   finish() {
     const sum = (what) => this.#results.reduce((total, result) => total + result[what], 0)
     const bad = this.#results.filter(({ ok }) => !ok).map(({ file }) => file)
@@ -33,7 +33,11 @@ export class Report {
   }
 
   #failure({ file, code, late, finished, failures, out, err }) {
-    const how = late ? 'was ended, it took too long' : finished ? 'failed' : `ended early with code ${code}`
+    const how = late
+      ? 'was killed, because it took too long'
+      : finished
+        ? 'failed'
+        : `ended early with code ${code}`
     console.log(`\n==== ${file} ${how}`)
     for (const block of failures) console.log(block)
     if (!finished) console.log(lastLines(out))
@@ -41,5 +45,5 @@ export class Report {
   }
 }
 
-/** A crash is told at the end. */
+/** A crash is reported at the end of the output. */
 const lastLines = (text) => text.trimEnd().split(/\r?\n/).slice(-60).join('\n')

@@ -1,5 +1,5 @@
-// Tests that take minutes in Wine, where a process takes ten times as long to start: hundreds of bots one after the other, or a hundred thousand
-// lines of a registry. CI leaves them to Windows itself.
+// Tests that take minutes in Wine, where a process start takes ten times as long: hundreds of bots
+// in sequence, or a hundred thousand lines of a registry. CI runs them only on real Windows.
 export const restless = new Set(
   [
     'beside-child-process',
@@ -7,11 +7,13 @@ export const restless = new Set(
     'reap-crowded',
     'registry-crash',
     'registry-old-files',
-    'registry-trouble',
+    'registry-errors',
     'soak',
     'workers',
   ].map((name) => `${name}.test.mjs`),
 )
 
-/** Run when all others are through: it waits for a number to come round, which others would take. */
+/**
+ * Run after all others: it waits until a PID is assigned again, and other processes would take it.
+ */
 export const alone = new Set(['windows-pid-reuse.test.mjs'])

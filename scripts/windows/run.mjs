@@ -4,14 +4,14 @@
 //   npm run test:windows -- --rust            the crate's unit tests instead
 //   npm run test:windows -- --steady          without those that take minutes in Wine: what CI runs
 //   npm run test:windows -- --verbose         each file, each skipped test with its reason
-import { existsSync, readdirSync } from 'node:fs'
-import { basename, join } from 'node:path'
+import { basename } from 'node:path'
 import { parseArgs } from 'node:util'
 import { buildWindowsPrograms } from '../../__test__/support/windows-programs.mjs'
 import { installPackages } from '../debian.mjs'
 import { installPeers } from '../peers.mjs'
 import { endOnSignals, runFiles } from '../processes.mjs'
-import { root, say } from '../tools.mjs'
+import { testFiles } from '../test-files.mjs'
+import { say } from '../tools.mjs'
 import { buildAddons } from './build.mjs'
 import { nodeExe, usual, versions } from './node.mjs'
 import { Report } from './report.mjs'
@@ -20,7 +20,8 @@ import { runRustTests } from './rust-tests.mjs'
 import { runFile } from './suite.mjs'
 import { startWine, stopWine } from './wine.mjs'
 
-// rustc-web and rust-web-src are one version: the standard library for Windows is built from source.
+// rustc-web and rust-web-src have the same version: the standard library for Windows is built from
+// source.
 const packages = ['rustc-web', 'cargo-web', 'rust-web-src', 'gcc-mingw-w64-x86-64', 'wine64', 'wine']
 
 const { values, positionals } = parseArgs({
@@ -41,7 +42,7 @@ if (!values.rust) {
   buildAddons()
   buildWindowsPrograms()
 }
-// Also when a step fails, which ends this process.
+// Also if a step fails, which ends this process.
 process.on('exit', stopWine)
 startWine()
 if (values.rust) runRustTests()
@@ -60,7 +61,7 @@ async function test(version) {
   if (!report.finish()) process.exitCode = 1
 }
 
-/** How many at once, and which: those that want to be alone come last. */
+/** The files, and how many run in parallel. Files that must run alone come last. */
 function inTurn(files) {
   return [
     [2, files.filter((file) => !alone.has(file))],
@@ -71,18 +72,17 @@ function inTurn(files) {
 function chooseVersions(wanted) {
   if (wanted === 'all') return versions
   if (versions.includes(wanted)) return [wanted]
-  return refuse(`--node can be ${versions.join(', ')} or all; Wine cannot start the others`)
+  return refuse(`--node must be ${versions.join(', ')} or all. Wine cannot start other versions.`)
 }
 
 function chooseFiles(names) {
-  const folder = join(root, '__test__')
   if (names.length === 0) {
-    const all = readdirSync(folder).filter((file) => file.endsWith('.test.mjs'))
+    const all = [...testFiles.keys()]
     return values.steady ? all.filter((file) => !restless.has(file)) : all
   }
   const wanted = names.map((name) => basename(name))
-  const unknown = wanted.filter((name) => !existsSync(join(folder, name)))
-  return unknown.length === 0 ? wanted : refuse(`no such test: ${unknown.join(', ')}`)
+  const unknown = wanted.filter((name) => !testFiles.has(name))
+  return unknown.length === 0 ? wanted : refuse(`no such test file in __test__: ${unknown.join(', ')}`)
 }
 
 function refuse(why) {

@@ -10,7 +10,7 @@ export function runRustTests() {
     ...wineEnvironment,
     CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER: launcher.join(' '),
   }
-  // The release profile, because the standard library is built for it already.
+  // The release profile, because the standard library is already built for it.
   run(cargo, ['test', '--lib', '--release', '--quiet', ...target], { env, quiet: true })
   console.log('windows: unit tests passed')
 }

@@ -1,7 +1,8 @@
-// Runs a test file in node.exe. What it starts is in its job, and ends with that.
+// Runs a test file in node.exe. Its processes are in its job, and end with the job.
 import { closeSync, mkdirSync, openSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { execute } from '../processes.mjs'
+import { testFiles } from '../test-files.mjs'
 import { root } from '../tools.mjs'
 import { made, windowsPath } from './places.mjs'
 import { readTap } from './tap.mjs'
@@ -23,13 +24,14 @@ export async function runFile(node, file) {
 }
 
 /**
- * Files as stdout and stderr: Node fails with EBADF at a Unix pipe. Not `node --test`: it would read what its files say
- * from pipes, and start a second node.exe for each. A session of its own keeps Wine away from our terminal, and Ctrl-C from Wine.
+ * Files as stdout and stderr, because Node fails with EBADF on a Unix pipe. Not `node --test`: it
+ * would read the output of its files from pipes, and start a second node.exe for each. Its own
+ * session keeps Wine away from our terminal, and Ctrl-C away from Wine.
  */
 function start(node, file, paths) {
   const [out, err] = paths.map((path) => openSync(path, 'w'))
   const [program, ...launch] = launcher
-  const test = windowsPath(join(root, '__test__', file))
+  const test = windowsPath(join(root, testFiles.get(file)))
   const registry = `${freshFolder(file)}\\process-registry.json`
   const args = [...launch, windowsPath(node), '--test-reporter=tap', test]
   const env = { ...wineEnvironment, SPAWN_OWNED_REGISTRY: registry }

@@ -1,6 +1,7 @@
-// What Node's test runner says in TAP: how many passed, which failed and why, which were skipped and why.
+// Reads the TAP output of Node's test runner: how many tests passed, which failed or were skipped,
+// and why.
 
-/** `finished` is false if the file ended before the runner did: it crashed, or was ended. */
+/** `finished` is false if the file ended before the runner: it crashed or was killed. */
 export function readTap(text) {
   const count = (what) => Number(text.match(new RegExp(`^# ${what} (\\d+)$`, 'm'))?.[1] ?? 0)
   const passed = count('pass')
@@ -17,7 +18,10 @@ export function readTap(text) {
   }
 }
 
-/** The `not ok` lines, each with the block of details that follows it. A suite fails because of its tests; that is not told again. */
+/**
+ * The `not ok` lines, each with its block of details. A suite that fails because of its tests is
+ * left out.
+ */
 function failures(lines) {
   const blocks = []
   for (const [index, line] of lines.entries()) {

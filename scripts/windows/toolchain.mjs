@@ -1,13 +1,16 @@
-// How Cargo builds for Windows here.
+// How Cargo builds for Windows on Linux.
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { run } from '../tools.mjs'
 import { made, triple } from './places.mjs'
 
-/** Debian's, whose sources of the standard library are installed too; another one in the PATH, such as rustup's, has none for Windows. */
+/**
+ * Debian's Cargo, which has the sources of the standard library. Another one in the PATH, such as
+ * rustup's, has no standard library for Windows.
+ */
 export const cargo = '/usr/bin/cargo'
 
-/** Unwinding is part of it: that is what turns a panic into a JS error. */
+/** With unwinding, which turns a panic into a JS error. */
 export const target = [
   '--target',
   triple,
@@ -25,7 +28,7 @@ export function cargoEnvironment() {
     RUSTC_BOOTSTRAP: '1',
     CARGO_TARGET_X86_64_PC_WINDOWS_GNU_LINKER: 'x86_64-w64-mingw32-gcc',
     LIBNODE_PATH: libnode(),
-    // For tests: what matters is how it behaves, and one build of the dependencies serves all of them.
+    // For tests the behaviour matters, not the speed, and one build of the dependencies serves all.
     CARGO_PROFILE_RELEASE_LTO: 'off',
     CARGO_PROFILE_RELEASE_CODEGEN_UNITS: '16',
     CARGO_PROFILE_RELEASE_OPT_LEVEL: '1',
@@ -33,8 +36,8 @@ export function cargoEnvironment() {
 }
 
 /**
- * napi-build insists on a libnode to link with. The addon needs none: it looks Node's functions up when it is loaded. So an
- * import library with a single name in it does.
+ * napi-build requires a libnode to link with. The addon needs none: it looks up Node's functions
+ * when it is loaded. So an import library with a single name suffices.
  */
 function libnode() {
   const folder = join(made, 'libnode')

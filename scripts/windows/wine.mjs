@@ -1,4 +1,4 @@
-// A Windows of our own: a Wine prefix with what Rust and Node need, and its server for as long as the tests run.
+// Our own Windows: a Wine prefix with what Rust and Node need, and its server while the tests run.
 import { spawnSync } from 'node:child_process'
 import { copyFileSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -14,34 +14,40 @@ const source = (name) => join(root, 'scripts', 'windows', name)
 export const wineEnvironment = {
   ...process.env,
   WINEPREFIX: prefix,
-  // Errors only: they say why Wine has refused something, in the log of a test's stderr.
+  // Errors only: they say in the stderr log of a test why Wine refused something.
   WINEDEBUG: process.env.WINEDEBUG ?? 'fixme-all',
-  // No windows, nor anything that would ask in one: no display, no offer to install Mono or Gecko, no debugger after a crash.
+  // No windows and no dialogs: no display, no offer to install Mono or Gecko, no debugger after a
+  // crash.
   DISPLAY: '',
   WAYLAND_DISPLAY: '',
   WINEDLLOVERRIDES: 'mscoree=;mshtml=;winedbg.exe=',
 }
 
 /**
- * What every program in Wine is started with, and passes on: addresses are not random. Wine's loader lies at a fixed one, a little below that of a
- * page which every Windows process has (0x7ffe0000). Its heap begins behind it, with newer kernels anywhere within a gigabyte, and so once in
- * some thousand times on that very page. Then the process ends before it begins (“failed to map the shared user data”), and whoever has started it
- * hears of an error that has no name (1359).
+ * Every program in Wine runs without address randomization, and passes that on. Wine's loader has a
+ * fixed address, slightly below a page that every Windows process has (0x7ffe0000). Its heap begins
+ * after it, with newer kernels anywhere within a gigabyte. So once in some thousand starts the heap
+ * lies on that page. Then the process fails to start (“failed to map the shared user data”), and
+ * its parent gets an error without a name (1359).
  */
 const atFixedAddresses = mayFixAddresses() ? ['setarch', '-R'] : []
 
-/** The command line that runs a Windows program in Wine so that nothing is left of it, see launch.c. */
+/**
+ * The command line that runs a Windows program in Wine and ends everything that it leaves, see
+ * launch.c.
+ */
 export const launcher = [...atFixedAddresses, 'wine', windowsPath(launch)]
 
-/** To be called before anything else here. */
+/** Call it before the other functions of this file. */
 export function startWine() {
   mkdirSync(made, { recursive: true })
   compile(source('launch.c'), launch)
-  // It stays between two programs, which saves half a second for each. If we are killed it leaves by itself.
+  // The server stays between two programs, which saves half a second for each. If this process is
+  // killed, the server exits by itself.
   removeIfUnfinished()
   inPrefix('wineserver', '-p60')
   if (!isReady()) makePrefix()
-  // The first program has the services started.
+  // The first program starts the services.
   inPrefix('wine', 'cmd', '/c', 'exit 0')
 }
 
@@ -51,7 +57,7 @@ export function stopWine() {
     spawnSync('wineserver', [how], { env: wineEnvironment, stdio: 'ignore', timeout: 20_000 })
 }
 
-/** A prefix that was not finished, or not by this recipe, is made anew. */
+/** Removes a prefix that is unfinished or was made by another version of this script. */
 function removeIfUnfinished() {
   if (!isReady()) {
     stopWine()
@@ -63,11 +69,14 @@ function removeIfUnfinished() {
 /** Some containers do not allow it. */
 function mayFixAddresses() {
   if (spawnSync('setarch', ['-R', 'true']).status === 0) return true
-  console.error('`setarch -R` is refused here: now and then Wine is going to fail to start a process')
+  console.error('`setarch -R` is not permitted, so Wine will sometimes fail to start a process')
   return false
 }
 
-/** Without our streams: the services that Wine starts hold what they are given, and who reads a pipe of theirs waits for them. */
+/**
+ * Without our streams: Wine's services inherit them and stay, so a reader of such a pipe would wait
+ * for the services.
+ */
 function inPrefix(...command) {
   const [program, ...args] = [...atFixedAddresses, ...command]
   const { status } = spawnSync(program, args, { env: wineEnvironment, stdio: 'ignore', timeout: 120_000 })
@@ -83,7 +92,7 @@ const isReady = () => existsSync(ready) && readFileSync(ready, 'utf8') === recip
 function makePrefix() {
   say('Making a Wine prefix')
   inPrefix('wineboot', '--init')
-  // Node refuses what Wine pretends to be by default.
+  // Node refuses the Windows version that Wine reports by default.
   inPrefix('wine', 'winecfg', '-v', 'win10')
   const library = join(made, 'bcryptprimitives.dll')
   compile(source('bcryptprimitives.c'), library, '-shared', '-ladvapi32')
@@ -91,7 +100,7 @@ function makePrefix() {
   writeFileSync(ready, recipe())
 }
 
-/** A new empty folder on drive C, as Windows names it. */
+/** A new empty folder on drive C, as a Windows path. */
 export function freshFolder(name) {
   const folder = join(prefix, 'drive_c', 'spawn-owned-test', name)
   rmSync(folder, { recursive: true, force: true })

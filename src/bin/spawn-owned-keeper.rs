@@ -1,6 +1,6 @@
 //! The keeper's executable. Everything it does is in `spawn_owned::keeper`.
 
-// On Windows it has nothing to say to anybody who looks at it, and must not open a window.
+// On Windows it writes no output, and must not open a console window.
 #![cfg_attr(windows, windows_subsystem = "windows")]
 
 #[cfg(unix)]
@@ -8,7 +8,7 @@ fn main() -> std::process::ExitCode {
     spawn_owned::keeper::main()
 }
 
-/// There the bot itself keeps its runs, and this has one role only.
+/// On Windows the keeper is a task inside the bot. This executable has only the role `lend`.
 #[cfg(windows)]
 fn main() -> std::process::ExitCode {
     match spawn_owned::spawn::lend() {

@@ -1,14 +1,20 @@
-//! A run's own cgroup (version 2): whoever is born in it stays in it, wherever it goes, and the kernel ends all of it at once.
+//! A run's own cgroup (version 2). Processes that start in it stay in it, and the kernel can kill
+//! all of them at once.
 //!
-//! What the keeper sees anyway is seen again here, by other means: a process that was put below us without being our descendant,
-//! and, when keeper and zygote are dead, everybody who has left group, environment and parents behind.
+//! A keeper finds its descendants without a cgroup. The cgroup adds processes that another program
+//! put into it. When keeper and zygote are dead, it also adds members that left group, environment
+//! and parents.
 //!
-//! - [`place`] decides where, if anywhere, a cgroup may be made (pure), [`observe`] reads what it needs.
-//! - [`name`] says whose a cgroup is (pure). Nothing without such a name is ever killed or removed.
-//! - [`clone`](fork_into) has a process born in one, [`limits`] limits it, [`sweep()`] removes what was left.
+//! - [`place`] decides where a cgroup may be created, if at all (pure). [`observe`] reads the facts
+//!   for it.
+//! - [`name`] maps a cgroup to its keeper (pure). A cgroup without such a name is never killed or
+//!   removed.
+//! - [`clone`](fork_into) starts a process inside a cgroup. [`limits`] sets limits. [`sweep()`]
+//!   removes abandoned cgroups.
 //!
-//! Measured (Linux 6.18, 2 cores, p50): to make one 0.03 ms, to fork into it 0.08 ms (a plain fork: 0.06), to kill all of it 0.015, to
-//! see it empty 0.002 after the last was waited for, to remove it 0.025. To move a process into it: 7 to 15 ms.
+//! Measured (Linux 6.18, 2 cores, p50): create 0.03 ms, fork into it 0.08 ms (plain fork 0.06),
+//! kill all members 0.015, see it empty 0.002 after the last member was reaped, remove 0.025. To
+//! move a process into it: 7 to 15 ms.
 
 mod clone;
 mod files;
@@ -25,6 +31,7 @@ pub use observe::find;
 pub use place::{Base, WhyNot};
 pub use sweep::sweep;
 
+use std::collections::HashSet;
 use std::fmt;
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -41,74 +48,79 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 use serde::{Deserialize, Serialize};
 
 use self::limits::Controller;
+use super::snapshot::HANDLES_PER_BATCH;
 use super::{Limits, SIGKILL};
-use crate::identity::{Pin, ProcessRef, State};
+use crate::identity::stat::Stat;
+use crate::identity::{ProcessHandle, ProcessRef, State, read_stat};
+use crate::trace::trace;
 
-/// A command may nest cgroups of its own, this deep at most (`cgroup.max.depth`); should it have raised that, what is deeper stays.
+/// Maximum depth of cgroups that a command creates below its own (`cgroup.max.depth`). If the
+/// command raises that value, deeper cgroups are not removed.
 const DEPTH: usize = 128;
 
-/// While it is not empty, kill again this often.
-const PASS: Duration = Duration::from_millis(2);
+/// Interval between two kill attempts while the cgroup is not empty.
+const KILL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Why there is no cgroup, or not as it was asked for.
+/// Why a run cannot have the requested cgroup.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Trouble {
+pub enum CgroupError {
     Unavailable(WhyNot),
-    /// The kernel does not divide this resource below that cgroup.
+    /// The kernel does not offer this controller below that cgroup.
     NoController {
         controller: Controller,
         dir: PathBuf,
     },
-    /// It would, if there were no processes in it.
+    /// The controller cannot be enabled because the cgroup contains processes.
     NoRoom {
         controller: Controller,
         dir: PathBuf,
     },
-    /// The system says no.
+    /// A system call failed.
     Failed {
         path: PathBuf,
         step: String,
         errno: i32,
     },
-    /// A path that is not that of the recorded keeper's cgroup.
+    /// The path is not that of the recorded keeper's cgroup.
     NotTheRuns {
         path: PathBuf,
     },
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for CgroupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unavailable(why) => why.fmt(f),
             Self::NoController { controller, dir } => write!(
                 f,
-                "the {controller} controller is not available in {}: it is bound to cgroup v1 (boot with v2 only), or was not \
-                 delegated (systemd: Delegate=memory pids)",
+                "the {controller} controller is not available in {}. Either cgroup v1 uses it (boot with cgroup v2 only), \
+                 or it was not delegated (systemd: set Delegate=memory pids)",
                 dir.display()
             ),
             Self::NoRoom { controller, dir } => write!(
                 f,
-                "the {controller} controller cannot be enabled in {}, because processes are in it, the bot among them: start the \
-                 bot in a cgroup of its own below it (systemd: DelegateSubgroup=bot)",
+                "the {controller} controller cannot be enabled in {}, because that cgroup contains processes, for example \
+                 the bot. Start the bot in its own cgroup below it (systemd: set DelegateSubgroup=bot)",
                 dir.display()
             ),
             Self::Failed { path, step, errno } => {
                 write!(f, "{}: {step} failed: {}", path.display(), Errno::from_raw(*errno))
             }
             Self::NotTheRuns { path } => {
-                write!(f, "{} is not the cgroup of the recorded keeper: hands off", path.display())
+                write!(f, "{} is not the cgroup of the recorded keeper, so it is not used", path.display())
             }
         }
     }
 }
 
-impl std::error::Error for Trouble {}
+impl std::error::Error for CgroupError {}
 
-fn trouble(path: &Path, step: &str, errno: Errno) -> Trouble {
-    Trouble::Failed { path: path.to_owned(), step: step.to_owned(), errno: errno as i32 }
+fn cgroup_error(path: &Path, step: &str, errno: Errno) -> CgroupError {
+    CgroupError::Failed { path: path.to_owned(), step: step.to_owned(), errno: errno as i32 }
 }
 
-/// A run's cgroup as somebody has written it down: the directory, and the keeper whose name it must bear.
+/// A run's cgroup as a registry entry describes it: its path, and the keeper that its name must
+/// contain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Recorded<'a> {
     pub path: &'a str,
@@ -116,33 +128,34 @@ pub struct Recorded<'a> {
 }
 
 impl Recorded<'_> {
-    /// The cgroup, if it is there, is that keeper's, and the keeper is dead. As long as it lives, nobody else has any business there.
+    /// Opens the cgroup if its keeper is dead and its name contains that keeper. While the keeper
+    /// lives, only the keeper may use the cgroup.
     pub fn abandoned(&self) -> Option<Cgroup> {
         let is_dead = matches!(self.keeper.state(), State::Exited | State::Recycled);
         if is_dead { Cgroup::recorded(Path::new(self.path), self.keeper).ok() } else { None }
     }
 }
 
-/// One run's cgroup. Dropping it changes nothing.
+/// One run's cgroup. Dropping the value does not change the cgroup.
 #[derive(Debug)]
 pub struct Cgroup {
     path: PathBuf,
     name: String,
     parent: OwnedFd,
     dir: OwnedFd,
-    /// `cgroup.events`; something happens to it when the last process goes.
+    /// `cgroup.events`. It signals `POLLPRI` when the cgroup becomes empty or populated.
     events: File,
 }
 
 impl Cgroup {
-    /// Makes the cgroup of this keeper, with its limits, and nobody in it.
-    pub fn create(base: &Base, keeper: &ProcessRef, limits: &Limits) -> Result<Self, Trouble> {
+    /// Creates the empty cgroup of this keeper, with these limits.
+    pub fn create(base: &Base, keeper: &ProcessRef, limits: &Limits) -> Result<Self, CgroupError> {
         let place = if limits.is_none() { Some(&base.dir) } else { base.roomy.as_ref() };
         let place = place.ok_or_else(|| limits.no_room(&base.dir))?;
-        let failed = |step| move |errno| trouble(place, step, errno);
+        let failed = |step| move |errno| cgroup_error(place, step, errno);
         let parent = files::directory(place).map_err(failed("open"))?;
         if !is_cgroup2(&parent) {
-            return Err(trouble(place, "open", Errno::ENODEV));
+            return Err(cgroup_error(place, "open", Errno::ENODEV));
         }
         limits.enable(&parent, place)?;
         let (name, path) = (name::of(keeper), place.join(name::of(keeper)));
@@ -150,7 +163,7 @@ impl Cgroup {
         let made = Self::opened(path.clone(), name, parent);
         let made = made.and_then(|cgroup| limits.apply(&cgroup.dir, &path).map(|()| cgroup));
         if let Ok(cgroup) = &made {
-            // Where that cannot be set, nothing is lost but the certainty that all of it can be removed.
+            // If this fails, the only loss is that very deep cgroups may not be removed.
             let _ = files::write(&cgroup.dir, "cgroup.max.depth", &(DEPTH - 1).to_string());
         }
         if made.is_err() {
@@ -159,20 +172,20 @@ impl Cgroup {
         made
     }
 
-    /// The cgroup of a recorded run. A file can name anything: this opens nothing but what bears this keeper's name and is a
-    /// cgroup.
-    pub fn recorded(path: &Path, keeper: &ProcessRef) -> Result<Self, Trouble> {
-        let not_the_runs = || Trouble::NotTheRuns { path: path.to_owned() };
+    /// Opens the cgroup of a recorded run. A file can contain any path, so this opens only a
+    /// directory whose name contains this keeper and that is on a cgroup file system.
+    pub fn recorded(path: &Path, keeper: &ProcessRef) -> Result<Self, CgroupError> {
+        let not_the_runs = || CgroupError::NotTheRuns { path: path.to_owned() };
         let parent = path.parent().filter(|_| name::is_path_of(path, keeper)).ok_or_else(not_the_runs)?;
-        let parent = files::directory(parent).map_err(|errno| trouble(path, "open", errno))?;
+        let parent = files::directory(parent).map_err(|errno| cgroup_error(path, "open", errno))?;
         let cgroup = Self::opened(path.to_owned(), name::of(keeper), parent)?;
         if is_cgroup2(&cgroup.dir) { Ok(cgroup) } else { Err(not_the_runs()) }
     }
 
-    fn opened(path: PathBuf, name: String, parent: OwnedFd) -> Result<Self, Trouble> {
+    fn opened(path: PathBuf, name: String, parent: OwnedFd) -> Result<Self, CgroupError> {
         let failed = |step| {
             let path = path.clone();
-            move |errno| trouble(&path, step, errno)
+            move |errno| cgroup_error(&path, step, errno)
         };
         let dir = files::directory_in(&parent, &name).map_err(failed("open"))?;
         let events =
@@ -184,29 +197,32 @@ impl Cgroup {
         &self.path
     }
 
-    /// Puts the calling process into it, which takes long: for kernels on which [`fork_into`] does not work.
+    /// Moves the calling process into the cgroup, which is slow. For kernels without [`fork_into`].
     pub fn enter(&self) -> Result<(), Errno> {
         files::write(&self.dir, "cgroup.procs", "0")
     }
 
-    /// Whether a process lives in it or below it. A zombie does not. What cannot be read is not empty, unless it is gone.
+    /// Returns whether a process lives in the cgroup or below it. Zombies do not count. If that
+    /// cannot be read, the answer is true, unless the cgroup was removed.
     pub fn is_populated(&self) -> bool {
         populated(&self.events) != Ok(false)
     }
 
-    /// Whether somebody has removed it. Then nobody is in it, and nothing about it will ever change.
+    /// Returns whether the cgroup was removed. Then it is empty, and nothing about it changes any
+    /// more.
     pub fn is_removed(&self) -> bool {
         self.events.read_at(&mut [0; 1], 0).is_err_and(|error| files::errno(&error) == Errno::ENODEV)
     }
 
-    /// Every process in it and below it that can be seen from our PID namespace.
+    /// Returns all processes in the cgroup and below it that are visible in this PID namespace.
     pub fn members(&self) -> Result<Vec<i32>, Errno> {
         let mut members = Vec::new();
         collect(&self.dir, &mut members, DEPTH)?;
         Ok(members)
     }
 
-    /// Whether the process with this number is in it or below it right now, by what the kernel says of that process.
+    /// Returns whether this process is in the cgroup or below it now, according to
+    /// `/proc/PID/cgroup`.
     pub fn has(&self, pid: i32) -> bool {
         let Ok(text) = std::fs::read(format!("/proc/{pid}/cgroup")) else { return false };
         let text = String::from_utf8_lossy(&text);
@@ -214,33 +230,74 @@ impl Cgroup {
         own.is_some_and(|path| path.split('/').any(|part| part == self.name))
     }
 
-    /// One signal to every member but those that are wanted to be left out. How many have got it.
+    /// Sends `signal` to each member that `wanted` selects. Returns how many received it.
     ///
-    /// Whoever is listed is pinned, and then the list is read again. Who is still on it, and lives, has had its number all along: so
-    /// the pinned process *is* the one that is in this cgroup. A number alone could be a stranger's by now.
+    /// It opens a handle to each listed process, and reads the list again after that. A living
+    /// process that is still listed had its PID during the whole time. So the handle refers to the
+    /// process in this cgroup. A PID alone could belong to another process by now.
     pub fn signal(&self, signal: i32, wanted: impl Fn(i32) -> bool) -> Result<usize, Errno> {
-        let listed = self.members()?.into_iter().filter(|&pid| wanted(pid));
-        let pins: Vec<_> = listed.filter_map(|pid| Some((pid, Pin::open(pid).ok()?))).collect();
-        let again = self.members()?;
-        let still = pins.iter().filter(|(pid, _)| again.contains(pid));
-        Ok(still.filter(|(_, pin)| pin.signal(signal).is_ok()).count())
+        let listed: Vec<_> = self.members()?.into_iter().filter(|&pid| wanted(pid)).collect();
+        let mut count = 0;
+        // In batches, because the caller may have few descriptors, and the second read needs some
+        // too.
+        for batch in listed.chunks(HANDLES_PER_BATCH) {
+            let handles: Vec<_> =
+                batch.iter().filter_map(|&pid| Some((pid, ProcessHandle::open(pid).ok()?))).collect();
+            let again: HashSet<i32> = self.members()?.into_iter().collect();
+            let still = handles.iter().filter(|(pid, _)| again.contains(pid));
+            count += still.filter(|(_, handle)| handle.signal(signal).is_ok()).count();
+        }
+        Ok(count)
     }
 
-    /// SIGKILL to everybody in it and below it, at once: the kernel lets nobody fork past that. Before Linux 5.14 it is done one by one,
-    /// and has to be repeated until it is empty.
+    /// Sends all `signals` to each of these members, one signal after the other. Returns the
+    /// members that received the first one, and those that may not be signalled (`EPERM`).
+    ///
+    /// Same method as [`Cgroup::signal`]. It also reads the start token again, so the handle refers
+    /// to the process in `members`.
+    pub fn send<'a>(&self, members: &[&'a Stat], signals: &[i32]) -> Vec<&'a Stat> {
+        // In batches, as in `Cgroup::signal`.
+        members.chunks(HANDLES_PER_BATCH).flat_map(|batch| self.send_batch(batch, signals)).collect()
+    }
+
+    fn send_batch<'a>(&self, batch: &[&'a Stat], signals: &[i32]) -> Vec<&'a Stat> {
+        let handles: Vec<_> =
+            batch.iter().filter_map(|stat| Some((*stat, ProcessHandle::open(stat.pid).ok()?))).collect();
+        let Ok(again) = self.members() else { return Vec::new() };
+        let again: HashSet<i32> = again.into_iter().collect();
+        let is_it = |stat: &Stat| {
+            again.contains(&stat.pid) && read_stat(stat.pid).is_ok_and(|now| now.start == stat.start)
+        };
+        let still: Vec<_> = handles.into_iter().filter(|(stat, _)| is_it(stat)).collect();
+        let mut sent = Vec::new();
+        for (index, &signal) in signals.iter().enumerate() {
+            for (stat, handle) in &still {
+                let result = handle.signal(signal);
+                if index == 0 && matches!(result, Ok(()) | Err(Errno::EPERM)) {
+                    sent.push(*stat);
+                }
+            }
+        }
+        sent
+    }
+
+    /// Sends SIGKILL to all processes in the cgroup and below it at once. No fork can escape it.
+    /// Before Linux 5.14 it kills one by one, and the caller must repeat it until the cgroup is
+    /// empty.
     pub fn kill(&self) -> Result<(), Errno> {
+        trace!("signal: SIGKILL to the whole cgroup");
         match files::write(&self.dir, "cgroup.kill", "1") {
             Err(Errno::ENOENT) => self.signal(SIGKILL, |_| true).map(drop),
             written => written,
         }
     }
 
-    /// Kills until nobody is left, at most so long. True if nobody is.
+    /// Kills until the cgroup is empty, for at most `limit`. Returns true if it is empty.
     pub fn kill_all(&self, limit: Duration) -> bool {
         let give_up_at = Instant::now() + limit;
         loop {
             let _ = self.kill();
-            if self.wait_until_empty(PASS) {
+            if self.wait_until_empty(KILL_INTERVAL) {
                 return true;
             }
             if Instant::now() >= give_up_at {
@@ -249,11 +306,11 @@ impl Cgroup {
         }
     }
 
-    /// True as soon as nobody is in it; false when time is up.
+    /// Waits until the cgroup is empty. Returns false after `limit`.
     pub fn wait_until_empty(&self, limit: Duration) -> bool {
         let give_up_at = Instant::now() + limit;
         loop {
-            // Read first, wait second: what happens in between ends the wait.
+            // Read before the poll: a change between them ends the poll immediately.
             if !self.is_populated() {
                 return true;
             }
@@ -261,18 +318,19 @@ impl Cgroup {
             if left.is_zero() {
                 return false;
             }
-            // Rounded up, or the last millisecond would be spent turning around.
+            // Rounded up, because a timeout of 0 ms would make the last millisecond a busy loop.
             let left = PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX);
             let _ = poll(&mut [self.changes()], left);
         }
     }
 
-    /// To be polled among others: ready when it may have become empty, or populated, since [`Cgroup::is_populated`] was asked.
+    /// A descriptor to poll. It is ready when the cgroup may have become empty or populated since
+    /// the last [`Cgroup::is_populated`].
     pub fn changes(&self) -> PollFd<'_> {
         PollFd::new(self.events.as_fd(), PollFlags::POLLPRI)
     }
 
-    /// Removes it, and whatever cgroups the run has made below it. `EBUSY` if somebody is in one of them.
+    /// Removes the cgroup and all cgroups below it. `EBUSY` if one of them contains a process.
     pub fn remove(&self) -> Result<(), Errno> {
         match unlinkat(&self.parent, self.name.as_str(), UnlinkatFlags::RemoveDir) {
             Err(Errno::EBUSY) => {}
@@ -290,7 +348,7 @@ impl AsFd for Cgroup {
     }
 }
 
-/// A file system of another kind may have files of the same names.
+/// Checks the file system type, because another file system may contain files with the same names.
 fn is_cgroup2(dir: &OwnedFd) -> bool {
     fstatfs(dir).is_ok_and(|fs| fs.filesystem_type() == CGROUP2_SUPER_MAGIC)
 }
@@ -299,7 +357,8 @@ fn is_empty(dir: &OwnedFd) -> Result<bool, Errno> {
     populated(&files::open_in(dir, "cgroup.events", OFlag::O_RDONLY)?).map(|populated| !populated)
 }
 
-/// `ENODEV` from a cgroup that was removed means that nobody is in it.
+/// Reads `populated` from `cgroup.events`. `ENODEV` means that the cgroup was removed, so it is
+/// empty.
 fn populated(events: &File) -> Result<bool, Errno> {
     let mut buffer = [0; 256];
     match events.read_at(&mut buffer, 0).map_err(|error| files::errno(&error)) {
@@ -313,11 +372,12 @@ fn populated(events: &File) -> Result<bool, Errno> {
 
 fn collect(dir: &impl AsFd, members: &mut Vec<i32>, depth: usize) -> Result<(), Errno> {
     match files::read(dir, "cgroup.procs") {
-        // 0 is a process of another PID namespace. It has no number here, and can be ended only with the cgroup.
+        // 0 is a process in another PID namespace. It has no PID here, and ends only with the
+        // cgroup.
         Ok(list) => {
             members.extend(list.lines().filter_map(|pid| pid.parse().ok()).filter(|&pid: &i32| pid > 0));
         }
-        // Threaded: its processes are listed further up. Removed: it had none.
+        // A threaded cgroup lists its processes in a cgroup above it. A removed one has none.
         Err(Errno::EOPNOTSUPP | Errno::ENODEV | Errno::ENOENT) => {}
         Err(errno) => return Err(errno),
     }
@@ -331,7 +391,7 @@ fn collect(dir: &impl AsFd, members: &mut Vec<i32>, depth: usize) -> Result<(), 
     Ok(())
 }
 
-/// Removes everything below a cgroup, the deepest first.
+/// Removes all cgroups below this one, the deepest first.
 fn clear(dir: &OwnedFd) -> Result<(), Errno> {
     clear_to(dir, DEPTH)
 }

@@ -1,7 +1,8 @@
-//! A Job Object: the kernel's own list of a run's processes, which none of them can leave.
+//! A Job Object: the kernel's list of a run's processes, which no member can leave.
 //!
-//! The root is in it from its first instruction, whatever a member starts is in it, and no member may break away: the job does not
-//! allow it. A bot may itself be in a job (an editor's, a CI runner's): jobs nest, and a run's is inside the bot's.
+//! The root is in the job from its first instruction, and so is every process that a member starts.
+//! The job does not allow members to break away. A bot may itself be in a job, for example an
+//! editor's or a CI runner's. Then the run's job is nested in that job.
 
 use std::io;
 use std::os::windows::io::{AsHandle, AsRawHandle, BorrowedHandle, FromRawHandle, OwnedHandle};
@@ -22,9 +23,10 @@ use windows_sys::Win32::System::Threading::GetCurrentProcess;
 
 use super::{Limits, Usage};
 use crate::errno::Errno;
-use crate::identity::{Pin, ProcessRef, ticks_to_ms};
+use crate::identity::{ProcessHandle, ProcessRef, ticks_to_ms};
+use crate::trace::trace;
 
-/// What we need of a job that another bot has made.
+/// Access rights for a job that another bot created.
 const ACCESS: u32 = {
     use windows_sys::Win32::System::SystemServices::{
         JOB_OBJECT_ASSIGN_PROCESS, JOB_OBJECT_QUERY, JOB_OBJECT_SET_ATTRIBUTES, JOB_OBJECT_TERMINATE,
@@ -32,8 +34,16 @@ const ACCESS: u32 = {
     JOB_OBJECT_ASSIGN_PROCESS | JOB_OBJECT_QUERY | JOB_OBJECT_SET_ATTRIBUTES | JOB_OBJECT_TERMINATE
 };
 
-/// A list that is too short says so, and how long it should be; processes come and go meanwhile.
+/// Additional entries for a list of PIDs that was too short. Windows reports the required length,
+/// but processes start and exit meanwhile.
 const MORE: usize = 64;
+
+/// Number of running processes in a job, and of all processes that ever were in it.
+#[derive(Debug, Clone, Copy)]
+pub struct Counts {
+    pub active: u32,
+    pub total: u32,
+}
 
 #[derive(Debug)]
 pub struct Job {
@@ -42,14 +52,16 @@ pub struct Job {
 }
 
 impl Job {
-    /// A new one, with nobody in it. It ends everybody in it when its last handle is closed, however that comes about.
+    /// Creates an empty job. Windows ends its members when the last handle to the job is closed,
+    /// whatever the reason.
     ///
-    /// A name is for those that are to be found again by another bot. One that somebody has already is refused (`EEXIST`): two runs in
-    /// one job would end together.
+    /// Pass a name if another bot must find the job. A name that already exists is refused
+    /// (`EEXIST`), because two runs in one job would end together.
     pub fn create(name: Option<&str>, limits: Limits) -> Result<Self, Errno> {
         let name = name.map(wide);
         let name = name.as_ref().map_or(std::ptr::null(), |name| name.as_ptr());
-        // SAFETY: no attributes: the handle is not inherited. The name ends with a NUL. The error is that of this very call.
+        // SAFETY: without attributes the handle is not inherited. The name ends with a NUL. The
+        // error is that of this call.
         let (handle, error) = unsafe {
             SetLastError(0);
             let handle = CreateJobObjectW(std::ptr::null(), name);
@@ -64,21 +76,23 @@ impl Job {
         Ok(job)
     }
 
-    /// One of that name, whosever it is.
+    /// Opens the job with that name. It may have another owner.
     pub fn open(name: &str) -> Result<Self, Errno> {
         // SAFETY: the name ends with a NUL.
         let handle = unsafe { owned(OpenJobObjectW(ACCESS, 0, wide(name).as_ptr())) }?;
         Ok(Self { handle, limits: Limits::default() })
     }
 
-    /// Whether its members are ended when nobody has it open any more.
+    /// Sets whether Windows ends the members when the last handle to the job is closed.
     pub fn end_with_us(&self, with_us: bool) -> Result<(), Errno> {
         self.set(JobObjectExtendedLimitInformation, &rules(self.limits, with_us))
     }
 
-    /// Has its port told who comes and who goes, under this key. Messages may get lost: they are a reason to look, and no more.
-    pub fn tell(&self, port: BorrowedHandle, key: usize) -> Result<(), Errno> {
-        // It tells one port only, and may have told another bot's; where that cannot be undone, this fails, and so does the next.
+    /// Makes the job report starts and exits of members to this completion port, with this key.
+    /// Messages may be lost, so use them only as a reason to read the job.
+    pub fn report_to(&self, port: BorrowedHandle, key: usize) -> Result<(), Errno> {
+        // A job reports to one port only, perhaps still another bot's. If that port cannot be
+        // removed, this call fails, and so does the next.
         let _ = self.set(
             JobObjectAssociateCompletionPortInformation,
             &JOBOBJECT_ASSOCIATE_COMPLETION_PORT::default(),
@@ -90,16 +104,18 @@ impl Job {
         self.set(JobObjectAssociateCompletionPortInformation, &association)
     }
 
-    /// Puts a process into it that runs already. What it has started before stays where it is.
+    /// Puts a running process into the job. Processes that it started before stay outside.
     pub fn assign(&self, process: BorrowedHandle) -> Result<(), Errno> {
         // SAFETY: both handles are open.
         done(unsafe { AssignProcessToJobObject(self.raw(), process.as_raw_handle()) })
     }
 
-    /// Gives the process a handle of its own: the job, and its name, live as long as it does.
+    /// Duplicates the job's handle into the process, so that the job and its name live as long as
+    /// the process.
     pub fn give_to(&self, process: BorrowedHandle) -> Result<(), Errno> {
         let mut theirs: HANDLE = std::ptr::null_mut();
-        // SAFETY: all handles are open. The new one is the other process's, and not inherited.
+        // SAFETY: all handles are open. The new handle belongs to the other process and is not
+        // inherited.
         done(unsafe {
             DuplicateHandle(
                 GetCurrentProcess(),
@@ -120,38 +136,47 @@ impl Job {
         Ok(answer != 0)
     }
 
-    /// How many processes in it have not ended. None is what extinction means here.
+    /// Number of running processes in the job. A terminated process does not count, although it may
+    /// still have open handles.
     pub fn active(&self) -> Result<u32, Errno> {
-        Ok(self.accounting()?.ActiveProcesses)
+        Ok(self.counts()?.active)
     }
 
-    /// Ends everybody in it. One that is being created at this moment may slip through, and is found by the next look.
+    pub fn counts(&self) -> Result<Counts, Errno> {
+        let accounting = self.accounting()?;
+        Ok(Counts { active: accounting.ActiveProcesses, total: accounting.TotalProcesses })
+    }
+
+    /// Terminates all members. A process that is created at this moment may be missed; the next
+    /// call finds it.
     pub fn terminate(&self, code: u32) -> Result<(), Errno> {
+        trace!("signal: terminate the job with exit code {code}");
         // SAFETY: the handle is open.
         done(unsafe { TerminateJobObject(self.raw(), code) })
     }
 
-    /// Who is in it, each held: the list names numbers, and whoever has one by now must be in the job to be meant.
+    /// Returns the members, each with an open handle. The list contains only PIDs, so each opened
+    /// process must be in the job to count.
     ///
-    /// One that we must not look at (it runs elevated) is not among them. The job counts it, and ends it, all the same: that nobody is left
-    /// is for [`Job::active`] to tell.
-    pub fn members(&self) -> io::Result<Vec<Pin>> {
+    /// A process that may not be opened (it runs elevated) is missing. The job still counts and
+    /// ends it, so use [`Job::active`] to check that no member is left.
+    pub fn members(&self) -> io::Result<Vec<ProcessHandle>> {
         let mut members = Vec::new();
         for pid in self.pids()? {
-            let pin = match Pin::open(pid) {
+            let handle = match ProcessHandle::open(pid) {
                 Err(Errno::ESRCH | Errno::EPERM) => continue,
                 opened => opened?,
             };
-            if !pin.has_ended() && self.has(pin.as_handle())? {
-                members.push(pin);
+            if !handle.has_ended() && self.has(handle.as_handle())? {
+                members.push(handle);
             }
         }
         Ok(members)
     }
 
-    /// The same, named for ever.
+    /// Returns the members as process references, which stay valid without a handle.
     pub fn processes(&self) -> io::Result<Vec<ProcessRef>> {
-        let named = |pin: &Pin| Some(ProcessRef::known(pin.pid(), pin.start().ok()?));
+        let named = |handle: &ProcessHandle| Some(ProcessRef::known(handle.pid(), handle.start().ok()?));
         Ok(self.members()?.iter().filter_map(named).collect())
     }
 
@@ -161,13 +186,13 @@ impl Job {
         Usage {
             processes: accounting.ActiveProcesses,
             cpu_ms: ticks_to_ms(ticks.cast_unsigned()),
-            rss_bytes: self.members().unwrap_or_default().iter().map(Pin::resident_bytes).sum(),
+            rss_bytes: self.members().unwrap_or_default().iter().map(ProcessHandle::resident_bytes).sum(),
         }
     }
 
     fn accounting(&self) -> Result<JOBOBJECT_BASIC_ACCOUNTING_INFORMATION, Errno> {
         let mut accounting = JOBOBJECT_BASIC_ACCOUNTING_INFORMATION::default();
-        // SAFETY: the structure is as long as it says.
+        // SAFETY: the length argument is the size of the structure.
         done(unsafe {
             QueryInformationJobObject(
                 self.raw(),
@@ -180,14 +205,14 @@ impl Job {
         Ok(accounting)
     }
 
-    /// The numbers of all who are in it now, also of those who must not be looked at.
+    /// The PIDs of all members, including processes that may not be opened.
     pub fn pids(&self) -> Result<Vec<i32>, Errno> {
         let mut room = MORE;
         loop {
-            // Two counters, and then as many numbers of the size of a pointer; aligned like them.
+            // Two counters, then the PIDs, each with the size and alignment of a pointer.
             let mut list = vec![0_usize; 1 + room];
             let bytes = u32::try_from(size_of_val(list.as_slice())).map_err(|_| Errno::EOVERFLOW)?;
-            // SAFETY: the list is as long as it says.
+            // SAFETY: the length argument is the size of the list.
             let result = done(unsafe {
                 QueryInformationJobObject(
                     self.raw(),
@@ -197,13 +222,14 @@ impl Job {
                     std::ptr::null_mut(),
                 )
             });
-            // SAFETY: read only to learn why the call before has failed.
-            let more = result.is_err() && unsafe { GetLastError() } == ERROR_MORE_DATA;
-            // SAFETY: the list is longer than the structure's head, and aligned like it.
+            // SAFETY: reads only the error code of the previous call.
+            let is_too_short = result.is_err() && unsafe { GetLastError() } == ERROR_MORE_DATA;
+            // SAFETY: the list is longer than the fixed part of the structure, and has its
+            // alignment.
             let head = unsafe { &*list.as_ptr().cast::<JOBOBJECT_BASIC_PROCESS_ID_LIST>() };
             let (all, listed) =
                 (head.NumberOfAssignedProcesses as usize, head.NumberOfProcessIdsInList as usize);
-            if more || result.is_ok() && listed < all && room < all {
+            if is_too_short || result.is_ok() && listed < all && room < all {
                 room = all.max(room) + MORE;
                 continue;
             }
@@ -217,7 +243,7 @@ impl Job {
 
     fn set<T>(&self, class: JOBOBJECTINFOCLASS, information: &T) -> Result<(), Errno> {
         let pointer = std::ptr::from_ref(information).cast();
-        // SAFETY: the structure is the one that belongs to the class, and as long as it says.
+        // SAFETY: the structure belongs to the class, and the length argument is its size.
         done(unsafe { SetInformationJobObject(self.raw(), class, pointer, length(information)) })
     }
 
@@ -232,7 +258,8 @@ impl AsHandle for Job {
     }
 }
 
-/// What the kernel does about its members by itself. They are set together, each time: what is not named is not limited any more.
+/// The limits that the kernel enforces. All are set together, because a limit that is not set is
+/// removed.
 fn rules(limits: Limits, ends_with_us: bool) -> JOBOBJECT_EXTENDED_LIMIT_INFORMATION {
     let mut rules = JOBOBJECT_EXTENDED_LIMIT_INFORMATION::default();
     let basic = &mut rules.BasicLimitInformation;
@@ -259,12 +286,12 @@ fn done(result: i32) -> Result<(), Errno> {
 }
 
 /// # Safety
-/// The handle, if there is one, must be ours alone.
+/// The handle, if it is not null, must have no other owner.
 unsafe fn owned(handle: HANDLE) -> Result<OwnedHandle, Errno> {
     if handle.is_null() {
         return Err(Errno::last());
     }
-    // SAFETY: the caller has just got it.
+    // SAFETY: the caller owns the handle.
     Ok(unsafe { OwnedHandle::from_raw_handle(handle) })
 }
 
@@ -282,7 +309,7 @@ mod tests {
 
     impl Sleeper {
         fn start() -> Self {
-            // It waits for input that never comes.
+            // Waits for input, which never comes.
             Self(Command::new("cmd").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap())
         }
     }
@@ -295,13 +322,13 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_put_in_is_counted_listed_and_ended() {
+    fn an_assigned_process_is_counted_listed_and_terminated() {
         let job = Job::create(None, Limits::default()).unwrap();
         assert_eq!(job.active(), Ok(0));
         let (mut member, bystander) = (Sleeper::start(), Sleeper::start());
         job.assign(member.0.as_handle()).unwrap();
         assert_eq!((job.active(), job.has(bystander.0.as_handle())), (Ok(1), Ok(false)));
-        let pids: Vec<_> = job.members().unwrap().iter().map(Pin::pid).collect();
+        let pids: Vec<_> = job.members().unwrap().iter().map(ProcessHandle::pid).collect();
         assert_eq!(pids, [member.0.id().cast_signed()]);
         job.terminate(143).unwrap();
         assert_eq!(member.0.wait().unwrap().code(), Some(143));
@@ -309,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_nobody_holds_takes_its_members_with_it_unless_told_otherwise() {
+    fn closing_the_last_handle_ends_the_members_unless_end_with_us_is_off() {
         let mut ends = Sleeper::start();
         let job = Job::create(None, Limits::default()).unwrap();
         job.assign(ends.0.as_handle()).unwrap();
@@ -325,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_told_to_the_kernel_and_stay_when_the_run_is_to_outlive_us() {
+    fn limits_reach_the_kernel_and_stay_when_end_with_us_is_off() {
         let (kill, count, memory) = (
             JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE,
             JOB_OBJECT_LIMIT_ACTIVE_PROCESS,
@@ -341,13 +368,13 @@ mod tests {
         ] {
             let rules = rules(Limits { processes, memory_bytes }, ends_with_us);
             let basic = rules.BasicLimitInformation;
-            let told = (basic.LimitFlags, basic.ActiveProcessLimit, rules.JobMemoryLimit);
-            assert_eq!(told, expected, "{processes:?} {memory_bytes:?} {ends_with_us}");
+            let actual = (basic.LimitFlags, basic.ActiveProcessLimit, rules.JobMemoryLimit);
+            assert_eq!(actual, expected, "{processes:?} {memory_bytes:?} {ends_with_us}");
         }
     }
 
     #[test]
-    fn a_name_lives_as_long_as_whoever_was_given_a_handle() {
+    fn a_name_lives_as_long_as_a_process_that_was_given_a_handle() {
         let name = format!("Local\\spawn-owned-test-{}", std::process::id());
         let member = Sleeper::start();
         let job = Job::create(Some(&name), Limits::default()).unwrap();

@@ -1,34 +1,46 @@
-//! What holds a tree together, and how its members are found and signalled.
+//! Finds the members of a run's process tree and signals them.
 //!
-//! | tier | finds | used by |
-//! |---|---|---|
-//! | `subreaper` | Linux: every descendant, wherever it went: setsid, double fork, cleared environment | the keeper, from inside |
-//! | `orphans` | Linux: every descendant of a keeper that was killed | the zygote, to which they come |
-//! | `followed` | macOS: every descendant that was seen before its parent was gone, and whoever kept session, group or cookie | the keeper, from beside |
-//! | [`outside`] | the root's group, every process that carries the run's [`cookie`], and what descends from them | whoever finds a run without keeper and zygote |
-//! | [`cgroup`] | whoever is in the run's cgroup, beside the others, where there is one | the keeper, and whoever finds a run without one |
-//! | `job` | Windows: whoever is in the run's Job Object, which nobody leaves | the bot, and whoever finds a run whose bot is gone |
+//! Each mechanism finds a different set of processes:
 //!
-//! Decisions ([`tree`], [`members`], [`cookie`], `shell`) are pure; the tiers only read (`snapshot`) and signal.
+//! - `subreaper` (Linux): every descendant, also after setsid, a double fork or a cleared
+//!   environment. The keeper uses it for its own tree.
+//! - `orphans` (Linux): every descendant of a killed keeper. The zygote uses it, because it adopts
+//!   them.
+//! - `kqueue_tree` (macOS): every descendant that was seen before its parent exited, and every
+//!   process that kept the session, the group or the cookie. The keeper uses it.
+//! - [`outside`]: the root's group, every process that carries the run's [`cookie`], and the
+//!   descendants of both. Another process uses it when keeper and zygote are dead.
+//! - [`cgroup`]: every process in the run's cgroup, if the run has one. The keeper uses it, and
+//!   [`outside`].
+//! - `job` (Windows): every process in the run's Job Object, which no member can leave. The bot
+//!   uses it, and [`outside`].
+//!
+//! A keeper uses the tree of its operating system through [`contained_tree::ContainedTree`].
+//!
+//! The decisions ([`tree`], `kqueue_members`, [`cookie`], `shell`, `termination`) are pure
+//! functions. The mechanisms only read process lists (`snapshot`) and send signals.
 
+pub mod capabilities;
 #[cfg(target_os = "linux")]
 pub mod cgroup;
 #[cfg(target_os = "macos")]
-#[path = "cgroup/nowhere.rs"]
+#[path = "cgroup/unsupported.rs"]
 pub mod cgroup;
+pub mod contained_tree;
 pub mod cookie;
-#[cfg(target_os = "macos")]
-pub mod followed;
+#[cfg(unix)]
+pub mod inside;
 #[cfg(windows)]
 pub mod job;
 #[cfg(any(target_os = "macos", test))]
 #[cfg_attr(not(target_os = "macos"), allow(dead_code))]
-pub mod members;
-pub mod offers;
+pub mod kqueue_members;
+#[cfg(target_os = "macos")]
+pub mod kqueue_tree;
 #[cfg(target_os = "linux")]
 pub mod orphans;
 #[cfg(target_os = "macos")]
-#[path = "orphans/nobody.rs"]
+#[path = "orphans/unsupported.rs"]
 pub mod orphans;
 pub mod outside;
 #[cfg(unix)]
@@ -38,47 +50,55 @@ pub(crate) mod snapshot;
 #[cfg(target_os = "linux")]
 pub mod subreaper;
 #[cfg(unix)]
+pub mod termination;
+#[cfg(unix)]
 pub mod tracer;
 pub mod tree;
 #[cfg(unix)]
 mod wait;
 
-#[cfg(target_os = "macos")]
-pub use followed as inside;
-#[cfg(target_os = "linux")]
-pub use subreaper as inside;
-
 use serde::{Deserialize, Serialize};
 
-/// A process as reports name it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProcessInfo {
-    pub pid: i32,
-    /// Start token, see [`crate::identity`].
-    pub start: u64,
-    /// The command's name as the kernel knows it.
-    pub command: String,
-    /// Why it is in this report, for people.
-    pub why: String,
+use crate::identity::stat::Stat;
+use crate::run::ProcessInfo;
+
+impl ProcessInfo {
+    pub fn of(stat: &Stat, why: &str) -> Self {
+        Self { pid: stat.pid, start: stat.start, command: stat.comm.clone(), why: why.to_owned() }
+    }
 }
 
-/// What the living processes of a tree use, and what all of it has used.
+/// A member that outlived the root, or that received the termination signal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leftover {
+    pub process: ProcessInfo,
+    /// The process has left the root's session.
+    pub has_escaped: bool,
+}
+
+impl Leftover {
+    pub fn id(&self) -> (i32, u64) {
+        (self.process.pid, self.process.start)
+    }
+}
+
+/// Resource usage of a tree: current processes and memory, total CPU time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
-    /// How many are alive now.
+    /// Living processes.
     pub processes: u32,
-    /// User and system time of the whole tree since its start, of those that are gone too.
+    /// User and system time of the whole tree since its start, including exited members.
     pub cpu_ms: u64,
-    /// Resident memory of the living ones; what several share is counted for each.
+    /// Sum of the resident memory of all living members. Shared memory counts once per member.
     pub rss_bytes: u64,
 }
 
-/// What a whole tree may use.
+/// Resource limits for a whole tree.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     pub memory_bytes: Option<u64>,
-    /// On Linux threads count, too.
+    /// Maximum number of processes. On Linux, threads count too.
     pub processes: Option<u64>,
 }
 
@@ -88,15 +108,15 @@ impl Limits {
     }
 }
 
-/// What a zygote has learned by waiting for its children.
+/// What the zygote learned when it reaped its children.
 #[cfg(unix)]
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Reaped {
-    /// A keeper did not end as if all were well: there may be orphans.
+    /// A keeper ended with an exit status other than 0, so its tree may have left orphans.
     pub left_something: bool,
-    /// One that was no keeper was among them. So some keeper is dead, known or not.
+    /// At least one reaped child was not a keeper, so a keeper must have died.
     pub has_orphan: bool,
-    /// They are to be asked for without waiting for a signal: that was the same for all of them.
+    /// Reap again without waiting for SIGCHLD: one SIGCHLD can stand for several deaths.
     pub may_be_more: bool,
 }
 

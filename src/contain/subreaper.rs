@@ -1,67 +1,98 @@
-//! The tree as its subreaper sees it: from inside, complete, and nobody can leave.
+//! The process tree of a run, as the keeper (its child subreaper) sees it: complete, no member can
+//! leave.
 //!
-//! The caller is the child subreaper: whatever the command forks, setsids or double-forks comes back to it as a
-//! direct child once its own parent is gone. Hence the two facts everything here rests on:
+//! When a process in the tree loses its parent, the kernel makes the subreaper its new parent. This
+//! also holds after setsid and a double fork. Two facts follow, and this module relies on them:
 //!
-//! - A descendant exists **iff** we have a child: every chain of parents leads to one, and only we remove our own.
-//! - The number of a child of ours cannot be recycled before *we* have waited for it. So direct children, and the
-//!   root's group for as long as we keep the root's zombie, may be signalled by number. Everybody else is
-//!   signalled through a pidfd, and the whole line of descent is read again after it was opened.
+//! - A descendant exists **iff** the keeper has a child. Every chain of parents ends at a child of
+//!   the keeper, and only the keeper reaps its own children.
+//! - The kernel does not reuse the PID of a child before the *keeper* has reaped it. So the keeper
+//!   may signal its direct children by PID, and also the root's group while it keeps the root's
+//!   zombie. It signals every other member through a pidfd. It opens the pidfd first and then reads
+//!   the whole chain of parents again.
 
+use std::collections::HashSet;
+use std::io;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
-use nix::libc;
 use nix::poll::PollFd;
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 
 use super::cgroup::Cgroup;
-use super::shell::Asking;
 use super::snapshot::{Snapshot, children};
-use super::wait::{kill, wait_for};
-use super::{ProcessInfo, SIGCONT, SIGKILL, Usage};
+use super::termination::{Step, Termination};
+use super::wait::{kill, peek_at_any, wait_for};
+use super::{Leftover, SIGKILL, Usage, inside};
 use crate::identity::stat::Stat;
 use crate::identity::{ignored_signals, read_stat, resident_bytes, ticks_to_ms};
-use crate::keeper::is_helper;
 use crate::run::ExitStatus;
+use crate::run::ProcessInfo;
 
-/// How long [`Tree::reap`] may take. A tree that does nothing but fork and die must not keep us from everything else.
+/// Maximum duration of one [`Tree::reap`] call. A tree that only forks and exits must not block the
+/// keeper.
 const REAP_LIMIT: Duration = Duration::from_millis(5);
 
-/// How often, and after which pauses, a cgroup is looked at that should be empty: the kernel may take note of the last one's end a
-/// moment after its parent has.
-const EMPTY_LOOKS: usize = 20;
+/// How often, and with which pause, the keeper re-reads a cgroup that should be empty. The kernel
+/// may update the cgroup a moment after it reports the last process's death.
+const EMPTY_CHECKS: usize = 20;
 const EMPTY_PAUSE: Duration = Duration::from_micros(50);
 
-/// Looks of [`Tree::escaped`] in a row.
-const ESCAPE_LOOKS: usize = 64;
+/// Maximum number of snapshots in [`Tree::left_behind`], and their maximum total duration.
+const LEFT_BEHIND_SNAPSHOTS: usize = 64;
+const LEFT_BEHIND_LIMIT: Duration = Duration::from_millis(100);
 
-/// Makes this process the one to which orphaned descendants return.
+/// With at most this many children, the keeper checks all of them on each death. With more, it
+/// pauses after each check for twice the time the check took.
+const FEW_CHILDREN: usize = 256;
+const IDLE_PER_CHECK: u32 = 2;
+/// Maximum pause between two checks. The duration of a check is elapsed time, which also passes
+/// while the keeper's container is frozen.
+const LONGEST_IDLE: Duration = Duration::from_millis(100);
+
+/// Makes this process the child subreaper, which adopts orphaned descendants.
 pub fn become_subreaper() -> Result<(), Errno> {
     nix::sys::prctl::set_child_subreaper(true)
 }
 
-/// The tree below this process, which has the given root.
+/// The process tree below this process, with the given root process.
 #[derive(Debug)]
 pub struct Tree {
     me: i32,
     root: i32,
     status: Option<ExitStatus>,
-    /// Once the root has been waited for, its number, and with it the group's, may belong to somebody else.
+    /// The keeper has reaped the root. From then on, the root's PID and group ID may belong to
+    /// another process.
     root_reaped: bool,
-    /// Somebody was reaped since this was last asked for.
+    /// A member was reaped since the last [`Tree::has_shrunk`].
     shrunk: bool,
-    /// The last look ran out of time.
+    /// The last [`Tree::reap`] ran out of time.
     unfinished: bool,
-    /// Where the run has one. Somebody else may have put a process into it that does not descend from us.
+    check: Check,
+    /// The run's cgroup, if it has one. Another program may have put a process into it that is not
+    /// a descendant.
     cgroup: Option<Cgroup>,
-    /// Somebody at a terminal was asked to end, and may be a shell that did not hear it.
-    asking: Option<Asking>,
+    /// Set between the first signal and SIGKILL.
+    termination: Option<Termination>,
+}
+
+/// One check of [`Tree::reap_beside_dead_root`] over all children. It may need several `reap`
+/// calls.
+#[derive(Debug)]
+struct Check {
+    /// Children that are not checked yet, and how many there were at the start.
+    left: Vec<i32>,
+    count: usize,
+    has_reaped: bool,
+    began: Instant,
+    /// Earliest start of the next check.
+    not_before: Instant,
 }
 
 impl Tree {
-    /// `root` must be an unreaped child of the calling process, and in the cgroup if there is one.
-    #[allow(clippy::unnecessary_wraps)] // Elsewhere there is something to be had first.
+    /// Creates the tree. `root` must be an unreaped child of the calling process, and in `cgroup`
+    /// if that is given.
+    #[allow(clippy::unnecessary_wraps)] // On macOS this opens a kqueue, which can fail.
     pub fn new(root: i32, cgroup: Option<Cgroup>) -> Result<Self, Errno> {
         let me = nix::unistd::getpid().as_raw();
         Ok(Self {
@@ -71,77 +102,143 @@ impl Tree {
             root_reaped: false,
             shrunk: false,
             unfinished: false,
+            check: Check {
+                left: Vec::new(),
+                count: 0,
+                has_reaped: false,
+                began: Instant::now(),
+                not_before: Instant::now(),
+            },
             cgroup,
-            asking: None,
+            termination: None,
         })
     }
 
-    /// The run whose cookie its members carry; whoever sees all of them does not need it.
-    #[allow(clippy::unused_self)] // Elsewhere not all are seen.
-    pub fn expect_carriers(&mut self, _run_id: &str) {}
+    /// No-op: a subreaper sees all members without the cookie. On macOS the keeper needs the key.
+    #[allow(clippy::unused_self)]
+    pub fn expect_carriers(&mut self, _cookie_key: &str) {}
 
-    /// To be polled among others when the root has ended: the last process in the cgroup may not be our child. Ready until
-    /// [`Tree::reap`] has looked.
+    /// A descriptor to poll after the root has exited: the last process in the cgroup may not be a
+    /// child. It stays ready until [`Tree::reap`] reads the cgroup.
     pub fn changes(&self) -> Option<PollFd<'_>> {
         self.cgroup.as_ref().filter(|_| self.status.is_some()).map(Cgroup::changes)
     }
 
-    /// Lets go of the cgroup, and removes it if nobody is in it; to be called at the end.
+    /// Closes the cgroup and removes it if it is empty. Call it last.
     pub fn remove_cgroup(&mut self) {
         if let Some(cgroup) = self.cgroup.take() {
-            // One that cannot be removed is empty all the same. Whoever makes the next one here sweeps it up.
+            // A cgroup whose removal fails is empty anyway. The next sweep of this directory
+            // removes it.
             let _ = cgroup.remove();
         }
     }
 
-    /// How the root ended, once [`Tree::reap`] has seen it.
+    /// The root's exit status, after [`Tree::reap`] has seen it.
     pub fn root_status(&self) -> Option<ExitStatus> {
         self.status
     }
 
-    /// Whether members have died since this was last asked.
+    /// Returns whether a member has died since the last call.
     pub fn has_shrunk(&mut self) -> bool {
         std::mem::take(&mut self.shrunk)
     }
 
-    /// Whether [`Tree::reap`] has stopped before it was through.
-    pub fn needs_another_look(&self) -> bool {
+    /// Returns whether the last [`Tree::reap`] ran out of time, so that it must be called again.
+    pub fn is_unfinished(&self) -> bool {
         self.unfinished
     }
 
-    /// Collects every dead child but the root, whose zombie stays. True if nothing else is left of the tree.
+    /// Reaps every dead child except the root, whose zombie stays. Returns true if nothing else is
+    /// left of the tree.
     ///
-    /// A pass that reaped somebody is repeated: that child's own children have become ours meanwhile. A pass that
-    /// reaped nobody and saw nobody but the dead root is conclusive, because only we can shorten the list. If time is up
-    /// before that, [`Tree::needs_another_look`] says so: the dead do not signal twice.
+    /// One SIGCHLD can stand for several deaths. So if time runs out first,
+    /// [`Tree::is_unfinished`] returns true and the caller must call again.
     pub fn reap(&mut self) -> bool {
-        let began = Instant::now();
+        let until = Instant::now() + REAP_LIMIT;
         self.unfinished = false;
+        let is_root_dead = self.reap_beside_living_root(until);
+        if self.status.is_some() {
+            self.acknowledge_cgroup_change();
+        }
+        let is_empty = is_root_dead && self.reap_beside_dead_root(until);
+        if self.shrunk
+            && let Some(termination) = &mut self.termination
+        {
+            termination.member_died();
+        }
+        is_empty
+    }
+
+    /// Reaps while the root lives: asks the kernel for any dead child, which costs about the same
+    /// for few and many living children. Returns true when the root is dead. From then on the
+    /// kernel would return the root's zombie every time.
+    fn reap_beside_living_root(&mut self, until: Instant) -> bool {
+        while self.status.is_none() && !self.root_reaped {
+            match peek_at_any() {
+                Some((child, status)) if child == self.root => self.status = Some(status),
+                Some((child, _)) => self.shrunk |= wait_for(child, 0).is_some(),
+                None => return false,
+            }
+            if Instant::now() > until {
+                self.unfinished = true;
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Reaps beside the root's zombie: waits for each child by its PID.
+    ///
+    /// A check that reaps a child is repeated, because the children of the reaped process are
+    /// children of the keeper now. Only a list with no child except the root proves that the tree
+    /// is empty. The list misses no child (see [`children`]), and no new process can appear: its
+    /// parent would have to be in the tree.
+    fn reap_beside_dead_root(&mut self, until: Instant) -> bool {
         loop {
-            let (mut reaped, mut left) = (false, false);
-            for child in children(self.me) {
-                if child == self.root && !self.root_reaped {
-                    self.status = self.status.or_else(|| wait_for(child, libc::WNOWAIT));
-                    left |= self.status.is_none();
-                } else if wait_for(child, 0).is_some() {
-                    reaped = true;
-                } else {
-                    left = true;
+            if self.check.left.is_empty() {
+                let now = Instant::now();
+                let listed = if now < self.check.not_before { None } else { children(self.me).ok() };
+                let Some(mut listed) = listed else {
+                    self.unfinished = true;
+                    return false;
+                };
+                listed.retain(|&child| child != self.root || self.root_reaped);
+                if listed.is_empty() {
+                    return self.is_cgroup_empty();
                 }
-                if began.elapsed() > REAP_LIMIT {
-                    self.shrunk |= reaped;
+                (self.check.count, self.check.began) = (listed.len(), now);
+                (self.check.left, self.check.has_reaped) = (listed, false);
+            }
+            while let Some(child) = self.check.left.pop() {
+                self.check.has_reaped |= wait_for(child, 0).is_some();
+                if Instant::now() > until {
+                    self.shrunk |= self.check.has_reaped;
                     self.unfinished = true;
                     return false;
                 }
             }
-            self.shrunk |= reaped;
-            if !reaped {
-                // One that the command has removed would wake us for ever.
-                self.cgroup = self.cgroup.take().filter(|cgroup| !cgroup.is_removed());
-                let populated = self.is_cgroup_populated();
-                return !left && self.status.is_some() && !(populated && self.stays_populated());
+            self.shrunk |= self.check.has_reaped;
+            if self.check.count > FEW_CHILDREN {
+                let idle = self.check.began.elapsed().saturating_mul(IDLE_PER_CHECK);
+                self.check.not_before = Instant::now() + idle.min(LONGEST_IDLE);
+            }
+            if !self.check.has_reaped {
+                return false;
             }
         }
+    }
+
+    /// Reads `cgroup.events`, so that [`Tree::changes`] is no longer ready. Each `reap` must do
+    /// this, whether children live or not. A change after this read makes the descriptor ready
+    /// again.
+    fn acknowledge_cgroup_change(&mut self) {
+        // If the command has removed the cgroup, its descriptor stays ready for ever.
+        self.cgroup = self.cgroup.take().filter(|cgroup| !cgroup.is_removed());
+        self.is_cgroup_populated();
+    }
+
+    fn is_cgroup_empty(&self) -> bool {
+        !(self.is_cgroup_populated() && self.stays_populated())
     }
 
     fn is_cgroup_populated(&self) -> bool {
@@ -149,101 +246,113 @@ impl Tree {
     }
 
     fn stays_populated(&self) -> bool {
-        (0..EMPTY_LOOKS).all(|_| {
+        (0..EMPTY_CHECKS).all(|_| {
             std::thread::sleep(EMPTY_PAUSE);
             self.is_cgroup_populated()
         })
     }
 
-    /// Lets go of the root's zombie, to be called when nothing else is left. True if the kernel agrees that no child
-    /// exists (`ECHILD`), and with it no descendant.
+    /// Reaps the root's zombie. Call it when nothing else is left of the tree. Returns true if the
+    /// kernel confirms that there is no child (`ECHILD`), and so no descendant.
     pub fn release_root(&mut self) -> bool {
         if !self.root_reaped {
             wait_for(self.root, 0);
             self.root_reaped = true;
         }
-        let any = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
-        waitid(Id::All, any) == Err(Errno::ECHILD)
+        has_no_child()
     }
 
-    /// Signals the root alone, as `ChildProcess.kill` does.
+    /// Signals only the root, as `ChildProcess.kill` does.
     pub fn signal_root(&self, signal: i32) -> Result<(), Errno> {
         if self.root_reaped { Err(Errno::ESRCH) } else { kill(self.root, signal) }
     }
 
-    /// Members that have left the root's session.
+    /// Returns the members that are alive after the root has exited.
     ///
-    /// One look is not enough: somebody seen dead may have a successor that came after its turn, and so may somebody who was
-    /// gone when we asked for its state. As long as that is possible, and nobody was found, look again.
-    pub fn escaped(&self) -> Vec<ProcessInfo> {
-        let why = "left the run's session and outlived its root";
-        for _ in 0..ESCAPE_LOOKS {
-            let children = children(self.me);
+    /// One snapshot is not enough. A process that is seen dead, or that exited before its state was
+    /// read, may have forked a child after the snapshot listed its children. So repeat until that
+    /// is impossible, or an escaped process is found.
+    pub fn left_behind(&self) -> Vec<Leftover> {
+        let began = Instant::now();
+        let mut found = Vec::new();
+        for _ in 0..LEFT_BEHIND_SNAPSHOTS {
+            let children = children(self.me).unwrap_or_default();
             let snapshot = Snapshot::take(self.me);
             let members = snapshot.members(|_| true);
-            // A bot below us that has just exited leaves keepers of its own, which are about to go. Whoever borrows a name of theirs is
-            // merely not reported.
-            let left: Vec<_> =
-                members.iter().filter(|stat| stat.session != self.root && !is_helper(&stat.comm)).collect();
-            let settled =
-                children.iter().all(|&pid| pid == self.root || members.iter().any(|stat| stat.pid == pid));
-            if settled || !left.is_empty() {
-                return left.into_iter().map(|stat| info(stat, why)).collect();
+            let living: HashSet<i32> = members.iter().map(|stat| stat.pid).collect();
+            let is_settled = children.iter().all(|&pid| pid == self.root || living.contains(&pid));
+            found = inside::leftovers(self.root, &members);
+            if is_settled
+                || found.iter().any(|leftover| leftover.has_escaped)
+                || began.elapsed() > LEFT_BEHIND_LIMIT
+            {
+                break;
             }
             for child in children.into_iter().filter(|&child| child != self.root) {
                 wait_for(child, 0);
             }
         }
-        Vec::new()
+        found
     }
 
-    /// What is left after everything was tried, each with the reason. A child that cannot even be looked at is left, too.
+    /// Returns the members that are left after SIGKILL, each with the reason. Includes children
+    /// that cannot be inspected.
     pub fn survivors(&self) -> Vec<ProcessInfo> {
         let snapshot = Snapshot::take(self.me);
         let members = snapshot.members(|_| true);
-        let hidden = children(self.me).into_iter().filter(|&pid| !snapshot.has_seen(pid));
+        let listed = children(self.me);
+        // Checks for a child only after the list failed: a child that exists then is in no list.
+        let unlisted = uninspected(self.root, &listed, has_no_child);
+        let hidden = listed.unwrap_or_default().into_iter().filter(|&pid| !snapshot.has_seen(pid));
         let hidden = hidden.map(|pid| ProcessInfo {
             pid,
             start: 0,
             command: String::new(),
-            why: "it cannot be inspected: /proc hides it".to_owned(),
+            why: "it cannot be inspected: /proc does not show it".to_owned(),
         });
         members
             .iter()
             .map(|stat| match snapshot.signal(stat, 0) {
                 Err(Errno::EPERM) => {
-                    info(stat, "not permitted to signal it (EPERM): it runs as another user")
+                    ProcessInfo::of(stat, "not permitted to signal it (EPERM): it runs as another user")
                 }
-                _ if stat.state == 'D' => info(stat, "in uninterruptible sleep (state D)"),
-                _ => info(stat, "still there after SIGKILL"),
+                _ if stat.state == 'D' => ProcessInfo::of(stat, "in uninterruptible sleep (state D)"),
+                _ => ProcessInfo::of(stat, "still alive after SIGKILL"),
             })
             .chain(hidden)
-            .chain(self.strangers(&snapshot))
+            .chain(unlisted)
+            .chain(self.surviving_non_descendants(&snapshot))
             .collect()
     }
 
-    /// Who is in the cgroup and was not seen below us.
-    fn strangers(&self, snapshot: &Snapshot) -> Vec<ProcessInfo> {
+    /// Living processes in the cgroup that are not descendants of the keeper.
+    fn non_descendants(&self, snapshot: &Snapshot) -> Vec<Stat> {
         let listed = self.cgroup.as_ref().and_then(|cgroup| cgroup.members().ok()).unwrap_or_default();
-        let strangers = listed.into_iter().filter(|&pid| !snapshot.has_seen(pid));
-        let mut seen: Vec<_> = strangers
-            .filter_map(|pid| read_stat(pid).ok())
-            .filter(|stat| !stat.is_dead())
-            .map(|stat| info(&stat, "in the run's cgroup, and still there after SIGKILL"))
+        let non_descendants = listed.into_iter().filter(|&pid| pid != self.me && !snapshot.has_seen(pid));
+        non_descendants.filter_map(|pid| read_stat(pid).ok()).filter(|stat| !stat.is_dead()).collect()
+    }
+
+    fn surviving_non_descendants(&self, snapshot: &Snapshot) -> Vec<ProcessInfo> {
+        let non_descendants = self.non_descendants(snapshot);
+        let mut seen: Vec<_> = non_descendants
+            .iter()
+            .map(|stat| ProcessInfo::of(stat, "in the run's cgroup, and still alive after SIGKILL"))
             .collect();
         if seen.is_empty() && snapshot.members(|_| true).is_empty() && self.is_cgroup_populated() {
-            let why = "somebody is in the run's cgroup who cannot be seen from here".to_owned();
+            let why = "the run's cgroup contains a process that is not visible in this PID namespace";
+            let why = why.to_owned();
             seen.push(ProcessInfo { pid: self.root, start: 0, command: String::new(), why });
         }
         seen
     }
 
-    /// What the tree uses: one look at what is below us. The time of those that we have waited for is in our own figures, that of
-    /// the dead that nobody has waited for, such as the root, in theirs.
+    /// Resource usage of the tree, from one snapshot. The kernel counts the CPU time of reaped
+    /// children in the keeper's own figures. It counts that of zombies, such as the root, in
+    /// theirs.
     pub fn usage(&self) -> Usage {
         let snapshot = Snapshot::take(self.me);
         let waited_for = read_stat(self.me).map_or(0, |stat| stat.children_cpu);
-        let ticks: u64 = snapshot.everybody().map(|stat| stat.cpu + stat.children_cpu).sum();
+        let ticks: u64 = snapshot.descendants().map(|stat| stat.cpu + stat.children_cpu).sum();
         let living = snapshot.members(|_| true);
         Usage {
             processes: u32::try_from(living.len()).unwrap_or(u32::MAX),
@@ -252,62 +361,115 @@ impl Tree {
         }
     }
 
-    /// Asks every member to end: `signal`, then SIGCONT so that a stopped one hears it. Each gets it once: the
-    /// group as a group, the others one by one. Who is deaf to it has its turn in [`Tree::ask_shells`].
-    pub fn terminate(&mut self, signal: i32) {
+    /// Starts to terminate the tree: sends every member `signal`, then SIGCONT so that a stopped
+    /// member handles it. Returns the members that received it.
+    pub fn terminate(&mut self, signal: i32) -> Vec<Leftover> {
+        self.termination = Some(Termination::new(signal, Instant::now()));
+        self.pass()
+    }
+
+    /// When the next [`Tree::pass`] is due. `None` after [`Tree::kill`].
+    pub fn next_pass(&self) -> Option<Instant> {
+        self.termination.as_ref().map(Termination::next_pass)
+    }
+
+    /// Signals the members that appeared since the last pass, see [`Termination`]. Returns them.
+    ///
+    /// The next pass finds what this one misses: if a parent dies during the snapshot, its child
+    /// becomes a child of the keeper, or of another subreaper in the tree. A process that neither
+    /// handles, blocks nor ignores the signal cannot fork after it: the kernel delivers the signal
+    /// first.
+    pub fn pass(&mut self) -> Vec<Leftover> {
+        let Some(mut termination) = self.termination.take() else { return Vec::new() };
+        let began = Instant::now();
         let snapshot = Snapshot::take(self.me);
-        let mut outside_group = snapshot.members(|_| true);
-        self.asking = Asking::of(&outside_group, signal, ignored_signals);
-        outside_group.retain(|stat| self.root_reaped || stat.pgrp != self.root);
-        for signal in [signal, SIGCONT] {
-            if !self.root_reaped {
-                let _ = kill(-self.root, signal);
+        let non_descendants = self.non_descendants(&snapshot);
+        let mut members = snapshot.members(|_| true);
+        members.extend(&non_descendants);
+        let plan = termination.plan(&members, ignored_signals);
+        let mut signalled = Vec::new();
+        for step in Step::ALL {
+            let chosen: Vec<_> =
+                plan.iter().filter(|(_, chosen)| *chosen == step).map(|(stat, _)| *stat).collect();
+            let (below, beside): (Vec<_>, Vec<_>) =
+                chosen.into_iter().partition(|stat| snapshot.has_seen(stat.pid));
+            let signals = step.signals(termination.signal());
+            let mut done = snapshot.send(&below, &signals);
+            done.extend(self.cgroup.iter().flat_map(|cgroup| cgroup.send(&beside, &signals)));
+            for stat in &done {
+                termination.note(stat, step);
             }
-            for stat in &outside_group {
-                // Gone meanwhile is what we want; not permitted shows up among the survivors.
-                let _ = snapshot.signal(stat, signal);
-            }
-            if let Some(cgroup) = &self.cgroup {
-                let _ = cgroup.signal(signal, |pid| pid != self.me && !snapshot.has_seen(pid));
+            if step == Step::Signal {
+                signalled = done;
             }
         }
+        // A process that another program put into the cgroup never was in the root's session, so it
+        // did not escape from it.
+        let mut leftovers = inside::leftovers(self.root, &signalled);
+        for leftover in leftovers.iter_mut().filter(|leftover| !snapshot.has_seen(leftover.process.pid)) {
+            leftover.has_escaped = false;
+        }
+        termination.forget_dead(|pid, start| read_stat(pid).is_ok_and(|stat| stat.start == start));
+        termination.passed(&members, !signalled.is_empty(), began, Instant::now());
+        self.termination = Some(termination);
+        leftovers
     }
 
-    /// Whether [`Tree::ask_shells`] has something to wait for. The end of a shell's children is not told to us.
-    pub fn awaits_shells(&self) -> bool {
-        self.asking.is_some()
-    }
-
-    /// See [`Asking::again`].
-    pub fn ask_shells(&mut self) {
-        let Some(asking) = &mut self.asking else { return };
-        let snapshot = Snapshot::take(self.me);
-        // Gone meanwhile is what we want.
-        asking.again(&snapshot.members(|_| true), ignored_signals, |stat, signal| {
-            let _ = snapshot.signal(stat, signal);
-        });
-    }
-
-    /// One pass of SIGKILL over everything there is. Direct children first and without a look: a process that does
-    /// nothing but fork, setsid and exit is our child for microseconds only.
-    pub fn kill(&self) {
-        // All of it at once, where that is possible. Then the others: a descendant may have gone to another cgroup.
+    /// Sends SIGKILL once to every member. Direct children come first, without a snapshot, because
+    /// a process that only forks, calls setsid and exits is a direct child for microseconds only.
+    pub fn kill(&mut self) {
+        self.termination = None;
+        // The kernel kills the whole cgroup at once. The other members follow, because a descendant
+        // may have moved to another cgroup.
         if let Some(cgroup) = &self.cgroup {
             let _ = cgroup.kill();
         }
-        for child in children(self.me) {
+        for child in children(self.me).unwrap_or_default() {
             let _ = kill(child, SIGKILL);
         }
         if !self.root_reaped {
             let _ = kill(-self.root, SIGKILL);
         }
         let snapshot = Snapshot::take(self.me);
-        for stat in snapshot.members(|_| true) {
-            let _ = snapshot.signal(stat, SIGKILL);
-        }
+        snapshot.send(&snapshot.members(|_| true), &[SIGKILL]);
     }
 }
 
-fn info(stat: &Stat, why: &str) -> ProcessInfo {
-    ProcessInfo { pid: stat.pid, start: stat.start, command: stat.comm.clone(), why: why.to_owned() }
+/// Returns whether the kernel reports that this process has no child, dead or alive.
+fn has_no_child() -> bool {
+    let any = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    waitid(Id::All, any) == Err(Errno::ECHILD)
+}
+
+/// Returns a placeholder for the children of a keeper that cannot list them. A report without
+/// survivors would claim that there are none.
+fn uninspected(
+    root: i32,
+    listed: &io::Result<Vec<i32>>,
+    has_no_child: impl FnOnce() -> bool,
+) -> Option<ProcessInfo> {
+    let error = listed.as_ref().err()?;
+    let why = || format!("the keeper has children that it cannot inspect: {error}");
+    (!has_no_child()).then(|| ProcessInfo { pid: root, start: 0, command: String::new(), why: why() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unlistable_children_are_survivors_unless_the_kernel_reports_no_child() {
+        let unreadable = || Err(io::Error::from(io::ErrorKind::PermissionDenied));
+        for (listed, has_no_child, expected) in [
+            (Ok(vec![]), true, None),
+            (Ok(vec![]), false, None),
+            (Ok(vec![7]), false, None),
+            (unreadable(), true, None),
+            (unreadable(), false, Some((7, 0))),
+        ] {
+            let found = uninspected(7, &listed, || has_no_child);
+            let found = found.map(|process| (process.pid, process.start));
+            assert_eq!(found, expected, "{listed:?}, no child: {has_no_child}");
+        }
+    }
 }

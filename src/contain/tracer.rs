@@ -1,15 +1,20 @@
-//! Who holds a keeper that is to die.
+//! Kills a tracer that keeps a keeper from dying.
 //!
-//! A command runs as the same user as its keeper, and may trace it. A tracer can have its tracee wait for it at its exit: then SIGKILL has
-//! done all it can, and the tracee is neither dead nor heard of again until the tracer lets go of it, or is gone.
+//! A command runs as the same user as its keeper, so it can trace the keeper. A tracer can stop its
+//! tracee at exit. Then SIGKILL has no further effect: the tracee is not reaped until the tracer
+//! detaches or exits.
 
 use crate::identity::ProcessRef;
 
-/// Kills whoever traces this keeper, if it is of the keeper's own tree. To be asked only if that tree is to be ended: whoever was sent
-/// SIGKILL as its keeper. A stranger, such as the debugger of a person, is left alone. True if there was somebody to be killed.
+/// Kills the process that traces this keeper, if it is in the keeper's own tree. Returns true if it
+/// was signalled.
 ///
-/// The tracer is pinned before its line of descent is read, and the keeper is seen to be itself after that: it had its number all the
-/// while, so the line led to it and to nobody else.
+/// Call it only if the tree must end, after the keeper received SIGKILL. A tracer outside the tree,
+/// such as a person's debugger, is not killed.
+///
+/// The tracer's handle is opened before its chain of parents is read, and the keeper's identity is
+/// checked after that. So the keeper had its PID during the whole time, and the chain led to this
+/// keeper.
 #[cfg(target_os = "linux")]
 pub fn kill_own_tracer(keeper: &ProcessRef) -> bool {
     use super::SIGKILL;
@@ -18,11 +23,13 @@ pub fn kill_own_tracer(keeper: &ProcessRef) -> bool {
 
     let Some(tracer) = tracer_of(keeper.pid) else { return false };
     let below = Snapshot::take(keeper.pid);
-    let Some(pin) = below.get(tracer).and_then(|tracer| below.pinned(tracer).ok()) else { return false };
-    keeper.state() == State::Alive && pin.signal(SIGKILL).is_ok()
+    let Some(handle) = below.get(tracer).and_then(|tracer| below.open_handle(tracer).ok()) else {
+        return false;
+    };
+    keeper.state() == State::Alive && handle.signal(SIGKILL).is_ok()
 }
 
-/// Nobody can hold a process there that is to die.
+/// No-op: only on Linux can a tracer keep a killed process from dying.
 #[cfg(not(target_os = "linux"))]
 pub fn kill_own_tracer(_keeper: &ProcessRef) -> bool {
     false

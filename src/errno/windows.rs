@@ -1,4 +1,5 @@
-//! Errnos where the system has none: names and numbers are Node's, `util.getSystemErrorName(-number)` knows them.
+//! Errno values for Windows, which has none. Names and numbers are those of Node on Windows:
+//! `util.getSystemErrorName(-number)` returns the name.
 
 use std::fmt;
 use std::io;
@@ -7,7 +8,7 @@ macro_rules! errnos {
     ($($name:ident = $number:literal $text:literal,)*) => {
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[repr(i32)]
-        #[allow(clippy::upper_case_acronyms)] // As everybody spells them.
+        #[allow(clippy::upper_case_acronyms)] // The usual spelling of errno names.
         pub enum Errno {
             $($name = $number,)*
         }
@@ -68,37 +69,42 @@ impl Errno {
         Self::ALL.iter().copied().find(|&errno| errno as i32 == number).unwrap_or(Self::EUNKNOWN)
     }
 
-    /// What the last call of this thread has failed with.
+    /// The error of the last system call of this thread.
     #[cfg(windows)]
     pub fn last() -> Self {
         Self::of(&io::Error::last_os_error())
     }
 
     pub fn of(error: &io::Error) -> Self {
-        let ours = error.get_ref().and_then(|inner| inner.downcast_ref().copied());
-        let systems = || error.raw_os_error().map(|code| Self::of_win32(code.cast_unsigned()));
-        ours.or_else(systems).unwrap_or_else(|| Self::of_kind(error.kind()))
+        let wrapped = error.get_ref().and_then(|inner| inner.downcast_ref().copied());
+        let from_system = || error.raw_os_error().map(|code| Self::of_win32(code.cast_unsigned()));
+        wrapped.or_else(from_system).unwrap_or_else(|| Self::of_kind(error.kind()))
     }
 
-    /// As Node translates it; what it does not know is unknown here, too.
+    /// Translates a Win32 error code as Node does. A code that Node does not translate is
+    /// `EUNKNOWN`.
     pub fn of_win32(code: u32) -> Self {
         match code {
             // ERROR_NOACCESS, ERROR_ELEVATION_REQUIRED, ERROR_CANT_ACCESS_FILE
             998 | 740 | 1920 => Self::EACCES,
-            // ERROR_ACCESS_DENIED, ERROR_PRIVILEGE_NOT_HELD: Node says EPERM, also where it means "no permission".
+            // ERROR_ACCESS_DENIED, ERROR_PRIVILEGE_NOT_HELD: Node reports EPERM for both.
             5 | 1314 => Self::EPERM,
-            // ERROR_NO_DATA (of a pipe that is being closed), ERROR_PIPE_NOT_CONNECTED, ERROR_BAD_PIPE, ERROR_BROKEN_PIPE
+            // ERROR_NO_DATA (the pipe is closing), ERROR_PIPE_NOT_CONNECTED, ERROR_BAD_PIPE,
+            // ERROR_BROKEN_PIPE
             109 | 230 | 232 | 233 => Self::EPIPE,
-            // ERROR_SHARING_VIOLATION, ERROR_LOCK_VIOLATION, ERROR_PIPE_BUSY, ERROR_USER_MAPPED_FILE
+            // ERROR_SHARING_VIOLATION, ERROR_LOCK_VIOLATION, ERROR_PIPE_BUSY,
+            // ERROR_USER_MAPPED_FILE
             32 | 33 | 231 | 1224 => Self::EBUSY,
             // ERROR_FILE_EXISTS, ERROR_ALREADY_EXISTS
             80 | 183 => Self::EEXIST,
-            // ERROR_FILE_NOT_FOUND, ERROR_PATH_NOT_FOUND, ERROR_INVALID_DRIVE, ERROR_BAD_NETPATH, ERROR_BAD_NET_NAME,
-            // ERROR_INVALID_NAME, ERROR_BAD_PATHNAME, ERROR_MOD_NOT_FOUND, ERROR_DIRECTORY
+            // ERROR_FILE_NOT_FOUND, ERROR_PATH_NOT_FOUND, ERROR_INVALID_DRIVE, ERROR_BAD_NETPATH,
+            // ERROR_BAD_NET_NAME, ERROR_INVALID_NAME, ERROR_BAD_PATHNAME, ERROR_MOD_NOT_FOUND,
+            // ERROR_DIRECTORY
             2 | 3 | 15 | 53 | 67 | 123 | 126 | 161 | 267 => Self::ENOENT,
             // ERROR_INVALID_HANDLE
             6 => Self::EBADF,
-            // ERROR_NOT_ENOUGH_MEMORY, ERROR_OUTOFMEMORY, ERROR_COMMITMENT_LIMIT, ERROR_NO_SYSTEM_RESOURCES
+            // ERROR_NOT_ENOUGH_MEMORY, ERROR_OUTOFMEMORY, ERROR_COMMITMENT_LIMIT,
+            // ERROR_NO_SYSTEM_RESOURCES
             8 | 14 | 1455 | 1450 => Self::ENOMEM,
             // ERROR_INVALID_DATA, ERROR_INVALID_PARAMETER
             13 | 87 => Self::EINVAL,
@@ -161,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_number_is_that_of_one_name() {
+    fn every_errno_has_a_unique_number() {
         for &errno in Errno::ALL {
             assert_eq!(Errno::from_raw(errno as i32), errno);
         }
@@ -169,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_windows_has_the_name_that_node_gives_it() {
+    fn a_win32_error_gets_the_name_that_node_gives_it() {
         for (code, expected) in [
             (2, Errno::ENOENT),
             (5, Errno::EPERM),
@@ -182,9 +188,10 @@ mod tests {
         assert_eq!(Errno::of(&io::ErrorKind::NotFound.into()), Errno::ENOENT);
     }
 
-    /// Callers look for these names: a start that may be tried again, a folder that is not there, a file that is no program.
+    /// Callers check for these names: to retry a start, to report a missing folder, or a file that
+    /// is not a program.
     #[test]
-    fn no_error_that_callers_tell_apart_is_unknown() {
+    fn every_error_that_callers_check_for_has_its_own_errno() {
         for (code, expected) in [
             (740, Errno::EACCES),
             (232, Errno::EPIPE),
@@ -208,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_became_an_error_of_rusts_is_still_what_it_was() {
+    fn an_errno_survives_conversion_to_an_io_error() {
         for &errno in Errno::ALL {
             let error = io::Error::from(errno);
             assert_eq!((Errno::of(&error), error.to_string()), (errno, errno.to_string()));
@@ -216,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_without_a_number_is_not_taken_for_another() {
+    fn an_io_error_without_a_code_gets_its_errno_from_its_kind() {
         for (kind, expected) in [
             (io::ErrorKind::PermissionDenied, Errno::EACCES),
             (io::ErrorKind::AlreadyExists, Errno::EEXIST),
@@ -233,9 +240,9 @@ mod tests {
         }
     }
 
-    /// People read it as they read Node's: the name first, then what it means.
+    /// The format is Node's: the name first, then the meaning.
     #[test]
-    fn every_error_says_its_name_and_what_it_means() {
+    fn every_error_displays_its_name_and_its_meaning() {
         assert_eq!(Errno::EACCES.to_string(), "EACCES: Permission denied");
         for &errno in Errno::ALL {
             let text = errno.to_string();

@@ -7,39 +7,41 @@ const PF_EXITING: u64 = 0x4;
 pub struct Stat {
     pub pid: i32,
     pub comm: String,
-    /// One letter as the kernel prints it; `Z` and `X` are dead.
+    /// The kernel's letter for the state. `Z` and `X` are dead.
     pub state: char,
     pub ppid: i32,
     pub pgrp: i32,
     pub session: i32,
-    /// Field 9, of which one bit is `PF_EXITING`: it runs its last steps, in the kernel. Its descriptors are closed before its children are
-    /// given to somebody else, so whoever hears of its end by a socket may still find it as their parent. Only Linux tells.
+    /// Field 9, bit `PF_EXITING`: the process runs its last steps in the kernel. The kernel closes
+    /// its descriptors before it reparents its children. So a peer that learns of its end through a
+    /// socket may still find it as their parent. Only Linux reports this.
     pub exiting: bool,
-    /// Field 7: the number of its controlling terminal; 0 if it has none.
+    /// Field 7: the device number of the controlling terminal; 0 if there is none.
     pub terminal: i32,
-    /// Fields 14 and 15: ticks it has run, in user and in system mode.
+    /// Fields 14 and 15: CPU ticks in user and in system mode.
     pub cpu: u64,
-    /// Fields 16 and 17: the same of the children it has waited for.
+    /// Fields 16 and 17: CPU ticks of the children that it has waited for.
     pub children_cpu: u64,
     /// Field 20.
     pub threads: u32,
-    /// Field 22: ticks since boot at which the process started. With the PID, and within one boot and one PID
-    /// namespace, it names a process for ever.
+    /// Field 22: the start time in ticks since boot. Together with the PID it identifies a process
+    /// permanently, within one boot and one PID namespace.
     pub start: u64,
 }
 
 impl Stat {
-    /// A zombie still answers `kill(pid, 0)`, but nothing runs in it any more. The state is that of the main thread, though,
-    /// which may have ended before the others: then the process lives.
+    /// Whether the process has ended. A zombie still answers `kill(pid, 0)`, but runs no code. The
+    /// state is that of the main thread, which may end before the others; then the process is
+    /// alive.
     pub fn is_dead(&self) -> bool {
         matches!(self.state, 'Z' | 'X' | 'x') && self.threads <= 1
     }
 }
 
-/// Parses one line of `/proc/PID/stat`, or `None` if it does not look like one.
+/// Parses one line of `/proc/PID/stat`. `None` if the line is malformed.
 ///
-/// The second field is the command name in parentheses and may itself contain anything, `) S 1 (` included;
-/// the kernel prints only numbers after it, so the **last** `)` ends it.
+/// The second field is the command name in parentheses. It may contain any bytes, including
+/// `) S 1 (`. The kernel prints no `)` after it, so the **last** `)` ends the name.
 pub fn parse(line: &str) -> Option<Stat> {
     let open = line.find('(')?;
     let close = line.rfind(')')?;
@@ -51,7 +53,8 @@ pub fn parse(line: &str) -> Option<Stat> {
     let pgrp = fields.next()?.parse().ok()?;
     let session = fields.next()?.parse().ok()?;
     let terminal = fields.next()?.parse().ok()?;
-    // Field 8 lies between the terminal and the flags (9); 10 to 13 before the times (14 to 17); 18 and 19 before the number of threads (20).
+    // Skipped: field 8 before the flags (9), 10 to 13 before the times (14 to 17), 18 and 19 before
+    // the number of threads (20), 21 before the start time (22).
     let flags: u64 = fields.nth(1)?.parse().ok()?;
     let user: u64 = fields.nth(4)?.parse().ok()?;
     let mut ticks = || fields.next()?.parse::<u64>().ok();
@@ -63,14 +66,18 @@ pub fn parse(line: &str) -> Option<Stat> {
     Some(Stat { pid, comm, state, ppid, pgrp, session, exiting, terminal, cpu, children_cpu, threads, start })
 }
 
-/// The mask of the signals that a process ignores, from `/proc/PID/status`.
+/// The mask of signals that the kernel discards for this process, from `/proc/PID/status`: signals
+/// that it ignores and does not block. A blocked signal stays pending even if it is ignored.
 pub fn ignored(status: &str) -> Option<u64> {
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"))?;
-    u64::from_str_radix(mask.trim(), 16).ok()
+    let mask = |name: &str| {
+        let text = status.lines().find_map(|line| line.strip_prefix(name))?;
+        u64::from_str_radix(text.trim(), 16).ok()
+    };
+    Some(mask("SigIgn:")? & !mask("SigBlk:").unwrap_or(0))
 }
 
-/// A number that `/proc/PID/status` has after this name. Somebody else may have chosen what a process is called, but no line of it: the
-/// kernel escapes what would end one.
+/// The number after this name in `/proc/PID/status`. A process name cannot forge a line: the kernel
+/// escapes newlines in it.
 pub fn number(status: &str, name: &str) -> Option<i32> {
     status.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
 }
@@ -106,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn one_in_its_last_steps_says_so() {
+    fn the_exiting_flag_is_read_from_the_flags_field() {
         let flags = |flags: u64| line("x").replace(" 4194304 ", &format!(" {flags} "));
         assert!(parse(&flags(0x40_0004)).unwrap().exiting);
         assert!(!parse(&flags(0x40_0000)).unwrap().exiting);
@@ -136,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn times_that_no_sum_can_hold_are_no_reason_to_panic() {
+    fn cpu_times_saturate_instead_of_overflowing() {
         let most = u64::MAX.to_string();
         let text = line("x").replace(" 2 3 40 50 ", &format!(" {most} {most} {most} 1 "));
         let stat = parse(&text).unwrap();
@@ -158,10 +165,11 @@ mod tests {
         assert_eq!(ignored(status), Some(0x0038_4004));
         assert_eq!(ignored("Name:\tx\n"), None);
         assert_eq!(ignored("SigIgn:\tnonsense\n"), None);
+        assert_eq!(ignored("SigBlk:\t0000000000004000\nSigIgn:\t0000000000384004\n"), Some(0x0038_0004));
     }
 
     #[test]
-    fn a_number_is_that_of_its_own_line() {
+    fn a_number_is_read_from_the_line_that_starts_with_its_name() {
         let status = "Name:\tTracerPid: 1\\n\nTgid:\t42\nPid:\t43\nTracerPid:\t7\n";
         assert_eq!((number(status, "Tgid:"), number(status, "TracerPid:")), (Some(42), Some(7)));
         assert_eq!((number(status, "Name:"), number(status, "PPid:")), (None, None));

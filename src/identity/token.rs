@@ -1,7 +1,7 @@
-//! A [`ProcessRef`] as text: what the registry holds, and what JavaScript passes around as a start token.
+//! A [`ProcessRef`] as text: the start token in the registry and in JavaScript.
 //!
-//! `PID:START:NAMESPACE:BOOT`, such as `4242:8812345:4026531836:0b1c2d3e-…`. One string, so that no part of an identity can
-//! get lost on the way.
+//! The format is `PID:START:NAMESPACE:BOOT`, e.g. `4242:8812345:4026531836:0b1c2d3e-…`. It is one
+//! string, so no part of the identity can get lost.
 
 use std::fmt;
 use std::str::FromStr;
@@ -17,7 +17,7 @@ impl fmt::Display for ProcessRef {
     }
 }
 
-/// The text is not a start token. What it stood for is unknown, hence hands off.
+/// The text is not a start token. Its process is unknown, so it must not be signalled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotAToken;
 
@@ -40,13 +40,13 @@ impl FromStr for ProcessRef {
         if pid <= 0 || boot.is_empty() || boot.len() > 64 || !boot.bytes().all(|b| b.is_ascii_graphic()) {
             return Err(NotAToken);
         }
-        // Nearly always it is this one, and a registry may have many.
+        // Share the string: nearly all tokens in a registry are from this boot.
         let boot = if *boot == **this_boot() { this_boot().clone() } else { boot.into() };
         Ok(Self { pid, start, boot, ns })
     }
 }
 
-/// Numbers have other spellings; in a token they have one.
+/// Parses a number in its only valid spelling: no sign, no leading zeros.
 fn number<T: FromStr>(text: &str) -> Result<T, NotAToken> {
     let is_plain = text == "0" || !text.starts_with('0') && text.bytes().all(|b| b.is_ascii_digit());
     if is_plain { text.parse().map_err(|_| NotAToken) } else { Err(NotAToken) }
@@ -83,13 +83,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn survives_being_written_and_read() {
+    fn a_token_survives_formatting_and_parsing() {
         let process = ProcessRef { pid: 7, start: u64::MAX, boot: "0b1c2d3e-4f50".into(), ns: 4_026_531_836 };
         assert_eq!(process.to_string().parse(), Ok(process));
     }
 
     #[test]
-    fn nothing_else_is_a_token() {
+    fn malformed_tokens_are_rejected() {
         for text in [
             "",
             ":::",

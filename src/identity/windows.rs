@@ -1,7 +1,8 @@
-//! The facts about processes on Windows, and holding on to one.
+//! Facts about processes on Windows, and a handle to one process.
 //!
-//! A start token is the moment of creation, in units of 100 ns since 1601: a point in time, not a count since the boot. So it names
-//! a process across boots, too, and there is nothing for [`boot_id`] to tell apart. PID namespaces there are none.
+//! A start token is the creation time in units of 100 ns since 1601. It is a point in time and not
+//! a count since the boot, so it identifies a process across boots too. Therefore [`boot_id`] is a
+//! constant. Windows has no PID namespaces.
 
 mod wait;
 
@@ -26,22 +27,23 @@ use windows_sys::Win32::System::Threading::{
 use super::stat::Stat;
 use crate::errno::Errno;
 use crate::run::signal::{self, exit_code};
+use crate::trace::trace;
 
 pub use wait::Wait;
 
-/// Between 1601, where Windows begins to count, and 1970.
+/// Time between 1601, where Windows starts to count, and 1970.
 const EPOCH: u64 = 116_444_736_000_000_000;
 const TICKS_PER_MS: u64 = 10_000;
-/// The longest that Windows starts a program with, and the structure that leads to it.
+/// The longest command line that Windows accepts, plus the structure that points to it.
 const COMMAND_LINE_LIMIT: usize = 66 * 1024;
 const A_DAY: u64 = 24 * 3_600 * 1_000 * TICKS_PER_MS;
 
-/// The facts about a PID right now. `ESRCH` if nobody has it.
+/// The current facts about the process with this PID. `ESRCH` if there is none.
 pub fn read_stat(pid: i32) -> Result<Stat, Errno> {
-    Pin::open(pid)?.stat()
+    ProcessHandle::open(pid)?.stat()
 }
 
-/// One for all boots, see above.
+/// A constant: start tokens are valid across boots.
 pub fn boot_id() -> &'static str {
     boot()
 }
@@ -56,37 +58,39 @@ pub fn pid_namespace() -> u64 {
 }
 
 /// When a process with this start token started: milliseconds since 1970.
-#[allow(clippy::unnecessary_wraps)] // Elsewhere the clocks may not allow for it.
+#[allow(clippy::unnecessary_wraps)] // On Linux the clocks can make this fail.
 pub fn started_at_ms(start: u64) -> Option<u64> {
     start.checked_sub(EPOCH).map(|since| since / TICKS_PER_MS)
 }
 
-/// Times in [`Stat`] as milliseconds.
+/// Converts times in [`Stat`] to milliseconds.
 pub fn ticks_to_ms(ticks: u64) -> u64 {
     ticks / TICKS_PER_MS
 }
 
-/// The resident memory of whoever has this PID; 0 if nobody has.
+/// The resident memory of the process with this PID; 0 if there is none.
 pub fn resident_bytes(pid: i32) -> u64 {
-    Pin::open(pid).map_or(0, |pin| pin.resident_bytes())
+    ProcessHandle::open(pid).map_or(0, |handle| handle.resident_bytes())
 }
 
-/// A handle: it refers to one process and never to the next one with the same number, and as long as it is open that number is
-/// given to nobody else.
+/// A handle that refers to one process, and never to a later one with the same PID. While the
+/// handle is open, Windows gives the PID to no other process.
 #[derive(Debug)]
-pub struct Pin {
+pub struct ProcessHandle {
     pid: i32,
     process: OwnedHandle,
 }
 
-impl Pin {
-    /// Whoever has this PID. What we must not end, we look at.
+impl ProcessHandle {
+    /// Opens the process that has this PID. If we have no permission to terminate it, the handle
+    /// can only query it.
     pub fn open(pid: i32) -> Result<Self, Errno> {
-        let look = PROCESS_QUERY_LIMITED_INFORMATION | PROCESS_SYNCHRONIZE;
-        // Whether it is in a job, Wine tells only who may ask for everything.
-        let wishes = [look | PROCESS_TERMINATE | PROCESS_QUERY_INFORMATION, look | PROCESS_TERMINATE, look];
+        let query = PROCESS_QUERY_LIMITED_INFORMATION | PROCESS_SYNCHRONIZE;
+        // Wine tells only a handle with PROCESS_QUERY_INFORMATION whether the process is in a job.
+        let access_levels =
+            [query | PROCESS_TERMINATE | PROCESS_QUERY_INFORMATION, query | PROCESS_TERMINATE, query];
         let mut process = Err(ERROR_ACCESS_DENIED);
-        for access in wishes {
+        for access in access_levels {
             if !matches!(process, Err(ERROR_ACCESS_DENIED)) {
                 break;
             }
@@ -96,14 +100,14 @@ impl Pin {
             ERROR_INVALID_PARAMETER => Errno::ESRCH,
             code => Errno::of_win32(code),
         })?;
-        let pin = Self { pid, process };
-        // The kernel ignores the lowest two bits of a number that is asked for.
+        let handle = Self { pid, process };
+        // OpenProcess ignores the lowest two bits of the PID, so compare.
         // SAFETY: the handle is open.
-        let is_it = unsafe { GetProcessId(pin.raw()) }.cast_signed() == pid;
-        if is_it { Ok(pin) } else { Err(Errno::ESRCH) }
+        let is_same_pid = unsafe { GetProcessId(handle.raw()) }.cast_signed() == pid;
+        if is_same_pid { Ok(handle) } else { Err(Errno::ESRCH) }
     }
 
-    /// A process that was just created, by the handle that came with it.
+    /// Wraps the handle of a process that was just created.
     pub fn created(pid: i32, process: OwnedHandle) -> Self {
         Self { pid, process }
     }
@@ -112,7 +116,8 @@ impl Pin {
         self.pid
     }
 
-    /// The facts about this process right now. One that has ended is still there as long as we hold it.
+    /// The current facts about this process. They stay readable after its end, while the handle is
+    /// open.
     pub fn stat(&self) -> Result<Stat, Errno> {
         let Times { start, cpu } = self.times()?;
         let has_ended = self.has_ended();
@@ -128,13 +133,13 @@ impl Pin {
         })
     }
 
-    /// The start token. `EAGAIN` if it has none yet.
+    /// The start token. `EAGAIN` if the process has none yet.
     pub fn start(&self) -> Result<u64, Errno> {
         Ok(self.times()?.start)
     }
 
-    /// What signals mean here is what they mean to Node: there are those that end a process, at once, and 0, which asks whether
-    /// there is one.
+    /// Sends a signal with Node's meaning on Windows: some signals end the process immediately, and
+    /// 0 checks that it exists. All others are `ENOSYS`.
     pub fn signal(&self, signal: i32) -> Result<(), Errno> {
         if self.has_ended() {
             return Err(Errno::ESRCH);
@@ -146,20 +151,22 @@ impl Pin {
         }
     }
 
-    /// Ends it, at once. `ESRCH` if it has ended.
+    /// Ends the process immediately. `ESRCH` if it has ended.
     pub(crate) fn terminate(&self, code: u32) -> Result<(), Errno> {
+        trace!("signal: terminate {} with exit code {code}", self.pid);
         // SAFETY: the handle is open.
         if unsafe { TerminateProcess(self.raw(), code) } != 0 {
             return Ok(());
         }
-        // It is refused to end what is ending already.
+        // Windows refuses to terminate a process that is already ending.
         let errno = Errno::last();
         if self.has_ended() { Err(Errno::ESRCH) } else { Err(errno) }
     }
 
-    /// What it has ended with; `None` while it runs.
+    /// The exit code; `None` while the process runs.
     pub fn exit_code(&self) -> Option<u32> {
-        // In this order: one that ends in between would have the code of those who still run.
+        // Check first, read second: if the process ended between a read and a check, the code read
+        // would be STILL_ACTIVE.
         if !self.has_ended() {
             return None;
         }
@@ -175,7 +182,7 @@ impl Pin {
         unsafe { WaitForSingleObject(self.raw(), 0) == WAIT_OBJECT_0 }
     }
 
-    /// Waits until the process has ended, at most `timeout`. `false` if it still runs.
+    /// Waits until the process has ended, at most `timeout`. Returns `false` on timeout.
     pub fn wait_exited(&self, timeout: Option<Duration>) -> Result<bool, Errno> {
         let limit = timeout.map_or(INFINITE, |limit| {
             u32::try_from(limit.as_millis()).unwrap_or(INFINITE - 1).min(INFINITE - 1)
@@ -191,7 +198,7 @@ impl Pin {
     pub fn resident_bytes(&self) -> u64 {
         let size = u32::try_from(size_of::<PROCESS_MEMORY_COUNTERS>()).unwrap_or(0);
         let mut counters = PROCESS_MEMORY_COUNTERS { cb: size, ..Default::default() };
-        // SAFETY: the handle is open, and the structure is as long as it says.
+        // SAFETY: the handle is open, and `size` is the size of the structure.
         let known = unsafe { GetProcessMemoryInfo(self.raw(), &raw mut counters, size) };
         if known == 0 { 0 } else { counters.WorkingSetSize as u64 }
     }
@@ -204,18 +211,19 @@ impl Pin {
             return Err(Errno::last());
         }
         let [created, _, kernel, user] = times.map(ticks);
-        // Wine tells nonsense of a process that is just being made. Nobody was started tomorrow.
+        // Wine reports a wrong time for a process that is being created. A time in the future shows
+        // that.
         if created > now().saturating_add(A_DAY) {
             return Err(Errno::EAGAIN);
         }
         Ok(Times { start: created, cpu: kernel.saturating_add(user) })
     }
 
-    /// The name of its program, without the folder.
+    /// The file name of the program, without the folder.
     fn name(&self) -> String {
         let mut buffer = [0; 1024];
         let mut length = 1024;
-        // SAFETY: the handle is open, and the buffer is as long as it says.
+        // SAFETY: the handle is open, and `length` is the length of the buffer.
         let known = unsafe {
             QueryFullProcessImageNameW(self.raw(), PROCESS_NAME_WIN32, buffer.as_mut_ptr(), &raw mut length)
         };
@@ -224,12 +232,12 @@ impl Pin {
         path.rsplit('\\').next().unwrap_or_default().to_owned()
     }
 
-    /// What it was started with. `None` if the system does not say, as before Windows 8.1.
+    /// The command line. `None` if Windows does not report it, as before Windows 8.1.
     pub fn command_line(&self) -> Option<String> {
-        // A structure that points to the text behind it. Aligned as that wants it to be.
+        // The kernel writes a structure that points to the text after it. u64 gives its alignment.
         let mut buffer = vec![0_u64; COMMAND_LINE_LIMIT / 8];
         let size = u32::try_from(COMMAND_LINE_LIMIT).ok()?;
-        // SAFETY: the handle is open, and the buffer is as long as it says.
+        // SAFETY: the handle is open, and `size` is the size of the buffer.
         let status = unsafe {
             NtQueryInformationProcess(
                 self.raw(),
@@ -242,8 +250,8 @@ impl Pin {
         if status != STATUS_SUCCESS {
             return None;
         }
-        // SAFETY: the kernel has written one of these to the beginning of the buffer, which is aligned for it. What it points to lies
-        // in the same buffer, which lives until the text is copied.
+        // SAFETY: the kernel has written a UNICODE_STRING to the start of the buffer, which is
+        // aligned for it. The string lies in the same buffer, which lives until the text is copied.
         let text = unsafe {
             let line = &*buffer.as_ptr().cast::<UNICODE_STRING>();
             if line.Buffer.is_null() {
@@ -254,11 +262,11 @@ impl Pin {
         Some(String::from_utf16_lossy(text))
     }
 
-    /// Who has created it. That number may have gone to somebody else since.
+    /// The PID of the process that created this one. Another process may have that PID by now.
     fn parent(&self) -> Option<i32> {
         let mut basic = PROCESS_BASIC_INFORMATION::default();
         let size = u32::try_from(size_of::<PROCESS_BASIC_INFORMATION>()).ok()?;
-        // SAFETY: the handle is open, and the structure is as long as it says.
+        // SAFETY: the handle is open, and `size` is the size of the structure.
         let status = unsafe {
             NtQueryInformationProcess(
                 self.raw(),
@@ -276,7 +284,7 @@ impl Pin {
     }
 }
 
-impl AsHandle for Pin {
+impl AsHandle for ProcessHandle {
     fn as_handle(&self) -> BorrowedHandle<'_> {
         self.process.as_handle()
     }
@@ -297,7 +305,7 @@ fn ticks(time: FILETIME) -> u64 {
 }
 
 fn open(pid: i32, access: u32) -> Result<OwnedHandle, u32> {
-    // SAFETY: integers in, a handle out, which is ours alone.
+    // SAFETY: OpenProcess takes integers. This function alone owns the handle it returns.
     unsafe {
         let process = OpenProcess(access, 0, pid.cast_unsigned());
         if process.is_null() { Err(GetLastError()) } else { Ok(OwnedHandle::from_raw_handle(process)) }
@@ -313,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn we_have_started_a_moment_ago() {
+    fn this_process_started_at_most_two_minutes_ago() {
         let stat = read_stat(me()).unwrap();
         assert!(!stat.is_dead());
         assert!(stat.comm.ends_with(".exe"), "{}", stat.comm);
@@ -323,28 +331,28 @@ mod tests {
     }
 
     #[test]
-    fn a_number_beside_ours_is_not_ours() {
-        // The kernel would open us for each of these.
+    fn a_pid_that_differs_in_the_lowest_bits_is_not_ours() {
+        // OpenProcess would open this process for each of these PIDs.
         for pid in [me() + 1, me() + 2, me() + 3] {
             assert_eq!(read_stat(pid), Err(Errno::ESRCH));
         }
     }
 
     #[test]
-    fn a_token_is_a_time_on_the_wall() {
+    fn a_start_token_converts_to_wall_clock_time() {
         assert_eq!(started_at_ms(EPOCH), Some(0));
         assert_eq!(started_at_ms(EPOCH + 12_345_678), Some(1_234));
         assert_eq!(started_at_ms(EPOCH - 1), None);
     }
 
     #[test]
-    fn an_ended_process_is_dead_and_its_number_is_kept_for_it() {
+    fn an_ended_process_keeps_its_pid_while_a_handle_is_open() {
         let mut child = std::process::Command::new("cmd").args(["/c", "exit 3"]).spawn().unwrap();
-        let pin = Pin::open(child.id().cast_signed()).unwrap();
-        let start = pin.start().unwrap();
+        let handle = ProcessHandle::open(child.id().cast_signed()).unwrap();
+        let start = handle.start().unwrap();
         child.wait().unwrap();
-        assert_eq!(pin.wait_exited(None), Ok(true));
-        assert_eq!(pin.exit_code(), Some(3));
-        assert_eq!((pin.start(), pin.signal(0)), (Ok(start), Err(Errno::ESRCH)));
+        assert_eq!(handle.wait_exited(None), Ok(true));
+        assert_eq!(handle.exit_code(), Some(3));
+        assert_eq!((handle.start(), handle.signal(0)), (Ok(start), Err(Errno::ESRCH)));
     }
 }

@@ -1,7 +1,8 @@
-//! Bytes and descriptors over a Unix socket.
+//! Sends and receives bytes and file descriptors over a Unix socket.
 //!
-//! Systems differ in what can be asked for with each call and what is a property of a socket, and in whether a socket can keep messages
-//! apart; that is in `linux.rs` and `macos.rs`.
+//! `linux.rs` and `macos.rs` contain the differences. On Linux, flags of each call select
+//! non-blocking mode, no SIGPIPE and close-on-exec; on macOS these are properties of a socket.
+//! Only Linux has suitable sockets that preserve message boundaries.
 
 #[cfg(target_os = "linux")]
 #[path = "channel/linux.rs"]
@@ -13,7 +14,8 @@ mod system;
 #[cfg(target_os = "macos")]
 pub use system::close_on_exec;
 pub use system::{
-    message_pair, pair, receive_message, receive_message_within, send_message, stream_pair, tame,
+    message_pair, pair, receive_message, receive_message_within, send_message, send_message_now, stream_pair,
+    tame,
 };
 
 use std::io::IoSlice;
@@ -27,24 +29,36 @@ use nix::sys::socket::{ControlMessage, MsgFlags, recv, send, sendmsg};
 
 use super::protocol::MAX_FDS;
 
-/// Room for one control message with all the descriptors it can carry, in words.
+/// Space for one control message with the maximum number of file descriptors, in 64-bit words.
 const CONTROL_SPACE: usize = (size_of::<libc::cmsghdr>() + MAX_FDS * size_of::<RawFd>()) / 8 + 2;
 
-/// Longer than anybody waits.
-const FOR_EVER: Duration = Duration::MAX;
+/// No timeout.
+const FOREVER: Duration = Duration::MAX;
 
-/// Sends everything, the descriptors with the first byte. Never raises SIGPIPE.
+/// Sends all bytes, and the file descriptors with the first byte. Never raises SIGPIPE.
 pub fn send_all(socket: &impl AsFd, bytes: &[u8], fds: &[RawFd]) -> Result<(), Errno> {
-    send_parts(socket, bytes, fds, MsgFlags::empty(), || {
-        ready(socket, PollFlags::POLLOUT, FOR_EVER).map(drop)
-    })
+    send_parts(socket, bytes, fds, MsgFlags::empty(), || ready(socket, PollFlags::POLLOUT, FOREVER).map(drop))
 }
 
-/// Like [`send_all`], but waits no longer than `limit` for room (`ETIMEDOUT`).
+/// Like [`send_all`], but waits at most `limit` for space in the socket buffer (`ETIMEDOUT`).
 pub fn send_within(socket: &impl AsFd, bytes: &[u8], fds: &[RawFd], limit: Duration) -> Result<(), Errno> {
-    send_parts(socket, bytes, fds, MsgFlags::MSG_DONTWAIT, || {
-        if ready(socket, PollFlags::POLLOUT, limit)? { Ok(()) } else { Err(Errno::ETIMEDOUT) }
-    })
+    send_when_writable(socket, bytes, fds, || wait_for_room(socket, limit))
+}
+
+/// Like [`send_all`], but calls `wait_for_room` when the socket buffer is full. Returns its error
+/// if it fails.
+pub fn send_when_writable(
+    socket: &impl AsFd,
+    bytes: &[u8],
+    fds: &[RawFd],
+    wait_for_room: impl Fn() -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    send_parts(socket, bytes, fds, MsgFlags::MSG_DONTWAIT, wait_for_room)
+}
+
+/// Waits at most `limit` until the socket is writable (`ETIMEDOUT`).
+pub fn wait_for_room(socket: &impl AsFd, limit: Duration) -> Result<(), Errno> {
+    if ready(socket, PollFlags::POLLOUT, limit)? { Ok(()) } else { Err(Errno::ETIMEDOUT) }
 }
 
 fn send_parts(
@@ -55,7 +69,7 @@ fn send_parts(
     wait_for_room: impl Fn() -> Result<(), Errno>,
 ) -> Result<(), Errno> {
     let socket = socket.as_fd().as_raw_fd();
-    let flags = flags | system::QUIETLY;
+    let flags = flags | system::NO_SIGPIPE;
     let mut sent = 0;
     while sent < bytes.len() {
         let rest = &bytes[sent..];
@@ -75,21 +89,23 @@ fn send_parts(
     Ok(())
 }
 
-/// Receives what is there, or waits for it: at most `buffer`, and the descriptors that came along, close-on-exec. 0 bytes:
-/// the end.
+/// Receives available bytes, and waits if there are none. Returns 0 at end of file.
 ///
-/// It sleeps in `poll`, not in `recvmsg`: there Linux wakes it also when the other side has merely read what we had sent, and it is
-/// the other side, a bot in the middle of a spawn, that pays for waking somebody.
+/// It also receives the file descriptors that came with the bytes, and makes them close-on-exec.
+///
+/// It waits in `poll`, not in `recvmsg`. Linux wakes a process in `recvmsg` also when the peer has
+/// only read what this process sent. The peer, a bot during a spawn, would pay for that wakeup.
 pub fn receive(socket: &impl AsFd, buffer: &mut [u8], fds: &mut Vec<OwnedFd>) -> Result<usize, Errno> {
     loop {
         match receive_once(socket, buffer, fds, MsgFlags::MSG_DONTWAIT) {
-            Err(Errno::EAGAIN) => drop(ready(socket, PollFlags::POLLIN, FOR_EVER)?),
+            Err(Errno::EAGAIN) => drop(ready(socket, PollFlags::POLLIN, FOREVER)?),
             result => return result,
         }
     }
 }
 
-/// Like [`receive`], but waits no longer than `limit` (`ETIMEDOUT`). What is there already costs no wait at all.
+/// Like [`receive`], but waits at most `limit` (`ETIMEDOUT`). It does not wait if bytes are
+/// available.
 pub fn receive_within(
     socket: &impl AsFd,
     buffer: &mut [u8],
@@ -105,8 +121,11 @@ pub fn receive_within(
     }
 }
 
-/// Not nix's `recvmsg`: if a process has no room for all the descriptors, that drops the message and leaks those which did
-/// arrive. Here they are closed, and the error says what it is (`EMFILE`).
+/// Calls `recvmsg` once.
+///
+/// It does not use nix's `recvmsg`. If the process has too few free file descriptors, nix drops the
+/// message and leaks the descriptors that did arrive. Here they are closed, and the error is
+/// `EMFILE`.
 fn receive_once(
     socket: &impl AsFd,
     buffer: &mut [u8],
@@ -115,26 +134,27 @@ fn receive_once(
 ) -> Result<usize, Errno> {
     let mut space = [0u64; CONTROL_SPACE];
     let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-    // SAFETY: all zeroes is a valid msghdr.
+    // SAFETY: a msghdr of all zeroes is valid.
     let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
     header.msg_iov = &raw mut part;
     header.msg_iovlen = 1;
     header.msg_control = space.as_mut_ptr().cast();
-    #[allow(clippy::cast_possible_truncation)] // Its type differs between C libraries; 1 KiB fits all.
+    #[allow(clippy::cast_possible_truncation)] // The type differs between C libraries; 1 KiB fits all.
     {
         header.msg_controllen = size_of_val(&space) as _;
     }
     let flags = (flags | system::CLOSE_ON_EXEC).bits();
     let count = loop {
-        // SAFETY: the header points to a buffer and a control space of the lengths given, which live here.
+        // SAFETY: the header points to a buffer and a control space of the given lengths. Both
+        // outlive the call.
         match Errno::result(unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut header, flags) }) {
             Err(Errno::EINTR) => {}
-            Err(errno) => return Err(system::told(errno)),
+            Err(errno) => return Err(system::receive_error(errno)),
             Ok(count) => break count,
         }
     };
     let received = descriptors(&header);
-    system::received(&received);
+    system::set_close_on_exec(&received);
     if header.msg_flags & libc::MSG_CTRUNC != 0 {
         return Err(Errno::EMFILE);
     }
@@ -142,16 +162,16 @@ fn receive_once(
     Ok(count.cast_unsigned())
 }
 
-/// The descriptors that came with a message.
+/// The file descriptors that came with a message.
 fn descriptors(header: &libc::msghdr) -> Vec<OwnedFd> {
     let mut fds = Vec::new();
-    // SAFETY: the kernel has filled the control space with well-formed messages, and has just installed the descriptors in
-    // them for us; nobody else knows them.
+    // SAFETY: the kernel has filled the control space with well-formed messages. It has just
+    // installed the descriptors in this process, and no other code knows them.
     unsafe {
         let mut message = libc::CMSG_FIRSTHDR(header);
         while let Some(&libc::cmsghdr { cmsg_len, cmsg_level, cmsg_type, .. }) = message.as_ref() {
             if (cmsg_level, cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
-                #[allow(clippy::unnecessary_cast)] // As above.
+                #[allow(clippy::unnecessary_cast)] // The type differs between C libraries.
                 let length = cmsg_len as usize - libc::CMSG_LEN(0) as usize;
                 #[allow(clippy::cast_ptr_alignment)] // Read unaligned.
                 let first = libc::CMSG_DATA(message).cast::<RawFd>();
@@ -166,32 +186,34 @@ fn descriptors(header: &libc::msghdr) -> Vec<OwnedFd> {
     fds
 }
 
-/// Receives what is there without waiting (`EAGAIN`), dropping descriptors that may have come along.
+/// Receives available bytes without waiting (`EAGAIN`). Drops file descriptors that came with them.
 pub fn receive_now(socket: &impl AsFd, buffer: &mut [u8]) -> Result<usize, Errno> {
     recv(socket.as_fd().as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT)
 }
 
-/// Sends what there is room for without waiting (`EAGAIN`). The socket is tame.
+/// Sends as many bytes as fit without waiting (`EAGAIN`). The caller has called [`tame`] on the
+/// socket.
 pub fn send_now(socket: &impl AsFd, bytes: &[u8]) -> Result<usize, Errno> {
-    send(socket.as_fd().as_raw_fd(), bytes, system::QUIETLY | MsgFlags::MSG_DONTWAIT)
+    send(socket.as_fd().as_raw_fd(), bytes, system::NO_SIGPIPE | MsgFlags::MSG_DONTWAIT)
 }
 
-/// Waits until something can be done (the end counts), at most `limit`. `false` if it cannot.
+/// Waits at most `limit` until the socket is ready for `what`, or is at end of file. False after a
+/// timeout.
 fn ready(socket: &impl AsFd, what: PollFlags, limit: Duration) -> Result<bool, Errno> {
     let mut fds = [PollFd::new(socket.as_fd(), what)];
     let timeout = PollTimeout::try_from(limit).unwrap_or(PollTimeout::MAX);
     loop {
         match poll(&mut fds, timeout) {
-            // A signal for the bot; at worst the wait starts over.
+            // The bot got a signal. The wait starts again with the full timeout.
             Err(Errno::EINTR) => {}
             result => return result.map(|ready| ready > 0),
         }
     }
 }
 
-/// Whether nobody holds the other end any more. There may still be something to receive.
+/// True if no process holds the other end. There may still be bytes to receive.
 pub fn has_hung_up(socket: &impl AsFd) -> Result<bool, Errno> {
-    // Linux tells of it unasked.
+    // Linux reports POLLHUP even if it is not requested.
     let mut fds = [PollFd::new(socket.as_fd(), PollFlags::POLLHUP)];
     poll(&mut fds, PollTimeout::ZERO)?;
     Ok(fds[0].revents().is_some_and(|events| events.contains(PollFlags::POLLHUP)))

@@ -1,23 +1,39 @@
-//! The keeper: whoever holds a run's tree together until nothing of it is left, and tells the bot ([`protocol`]).
+//! The keeper: contains a run's process tree until the tree is extinct, and reports to the bot
+//! ([`protocol`]).
 //!
-//! **Unix**: one small process per run, the run's parent (`process`, `keep`). It is single-threaded and sleeps in `poll` while
-//! nothing happens. When the bot is gone, its control socket closes, and the keeper ends the tree. Keepers are forked by a `zygote`,
-//! ahead of their use, each with a `blank` process that is to become the command. So starting a run costs the bot one message and
-//! one `exec`.
+//! The decisions are the same on every operating system (`core`). What differs is the tree
+//! ([`crate::contain::contained_tree`]), the connections, and how the keeper waits for events.
 //!
-//! **Windows**: a task of the bot's own native thread (`windows::hold`), because the kernel does what takes a process elsewhere: when the bot
-//! is gone, the last handle of the run's job closes, and the kernel ends the tree. Whoever is not the bot knocks at its `door`.
+//! **Unix**: one small process per run, which is the parent of the run's root process (`process`,
+//! `event_loop`). It has one thread and sleeps in `poll`. When the bot exits, its connection to the
+//! keeper closes, and the keeper ends the tree. A `zygote` forks keepers before the bot needs them.
+//! Each keeper has an exec stub (`exec_stub`), which becomes the command. So a spawn costs the bot
+//! one message and one `exec`.
+//!
+//! **Windows**: a task on the bot's native thread (`windows::keeper_task`). A separate process is
+//! not necessary: when the bot exits, the last handle of the run's job closes, and the kernel ends
+//! the tree. Other processes connect through the bot's `control_pipe`.
 
 #[cfg(unix)]
-mod address;
-#[cfg(unix)]
-mod blank;
+mod cgroup_fork;
 #[cfg(unix)]
 pub mod channel;
 #[cfg(unix)]
-mod keep;
+mod connections;
 #[cfg(unix)]
-mod nest;
+pub mod control_client;
+mod control_request;
+#[cfg(unix)]
+mod control_server;
+#[cfg(unix)]
+mod control_socket;
+#[cfg_attr(windows, allow(dead_code))] // The task gets its rules at once, and no signals.
+mod core;
+#[cfg(unix)]
+mod event_loop;
+#[cfg(unix)]
+mod exec_stub;
+mod leftovers;
 #[cfg(unix)]
 mod process;
 pub mod protocol;
@@ -25,20 +41,18 @@ pub mod protocol;
 mod signals;
 #[cfg(unix)]
 mod title;
-#[cfg(unix)]
-pub mod visit;
-#[cfg(unix)]
-mod visitors;
+#[cfg(target_os = "linux")]
+mod undumpable;
 #[cfg(windows)]
 pub mod windows;
 #[cfg(unix)]
 mod zygote;
 
 #[cfg(unix)]
-pub use process::{HELLO, LEND, NAME, ZYGOTE, is_helper, main};
+pub use process::{HELLO, LEND, ZYGOTE, main, our_version, version_in};
 #[cfg(unix)]
 pub use title::ROOM as TITLE_ROOM;
 #[cfg(windows)]
-pub use windows::visit;
+pub use windows::control_client;
 #[cfg(unix)]
-pub use zygote::{FORK, FORK_IN_CGROUP, ORPHANS};
+pub use zygote::{FORK, FORK_IN_CGROUP, FORKED, ORPHANS};

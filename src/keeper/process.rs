@@ -1,4 +1,4 @@
-//! The keeper's executable: its roles, and what it takes over from whoever has started it.
+//! The keeper's executable: its roles, and what it inherits from the process that starts it.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process::ExitCode;
@@ -9,43 +9,59 @@ use nix::libc;
 use nix::sys::stat::Mode;
 
 use super::{channel, protocol, signals, zygote};
+use crate::start_environment::variable;
+use crate::trace;
 
-/// What a keeper calls itself, in `ps` and to whoever looks for one.
-#[cfg(target_os = "linux")]
-pub const NAME: &str = "owned-keeper";
-/// There a process has the name of its file, as far as that fits, and so do zygotes and blanks.
-#[cfg(target_os = "macos")]
-pub const NAME: &str = "spawn-owned-keep";
-/// The same for the process that keepers come from, and for what waits to become a command.
-pub const ZYGOTE_NAME: &str = "owned-zygote";
-pub const BLANK_NAME: &str = "owned-blank";
-
-/// Whether a process of that name is one of ours, whatever bot's.
-pub fn is_helper(comm: &str) -> bool {
-    [NAME, ZYGOTE_NAME, BLANK_NAME].contains(&comm)
-}
-
-/// First argument of the executable: wait for requests to fork keepers.
+/// First argument of the executable: run as a zygote.
 pub const ZYGOTE: &str = "zygote";
-/// First argument of the executable: send descriptor 3, an IPC channel's end, over standard input, and be gone.
+/// First argument of the executable: send file descriptor 3, an end of an IPC channel, over
+/// standard input, and exit.
 pub const LEND: &str = "lend";
 
-/// What a zygote says first: that it is one, and which protocol it speaks.
-pub const HELLO: [u8; 4] = [b'S', b'O', protocol::VERSION, b'Z'];
+/// A zygote's first message: a mark, the protocol version and the package version.
+pub const HELLO: [u8; HELLO_MARK.len() + PACKAGE.len()] = {
+    let mut hello = [0; HELLO_MARK.len() + PACKAGE.len()];
+    let mut at = 0;
+    while at < hello.len() {
+        hello[at] =
+            if at < HELLO_MARK.len() { HELLO_MARK[at] } else { PACKAGE.as_bytes()[at - HELLO_MARK.len()] };
+        at += 1;
+    }
+    hello
+};
 
-/// The socket is handed over as standard input.
+/// The part of [`HELLO`] that every version contains. Only the protocol's byte differs.
+const HELLO_MARK: [u8; 4] = [b'S', b'O', protocol::VERSION, b'Z'];
+
+const PACKAGE: &str = env!("CARGO_PKG_VERSION");
+
+/// The version and the protocol of a zygote with another [`HELLO`]. `None` if it is not a zygote's.
+pub fn version_in(hello: &[u8]) -> Option<String> {
+    let &[b'S', b'O', protocol, b'Z', ref version @ ..] = hello else { return None };
+    let version = if version.is_empty() { "unknown".into() } else { String::from_utf8_lossy(version) };
+    Some(format!("{version} (protocol {protocol})"))
+}
+
+/// The version and the protocol of this build.
+pub fn our_version() -> String {
+    format!("{PACKAGE} (protocol {})", protocol::VERSION)
+}
+
+/// Runs the role that the first argument names. Standard input is the socket to the bot.
 pub fn main() -> ExitCode {
+    #[cfg(target_os = "linux")]
+    super::undumpable::become_undumpable();
     let role = std::env::args().nth(1);
     let result = match role.as_deref() {
         Some(ZYGOTE) => take_socket().and_then(zygote::serve),
         Some(LEND) => channel::send_all(&std::io::stdin(), b"l", &[3]),
         Some("--version") => {
-            println!("spawn-owned-keeper {} (protocol {})", env!("CARGO_PKG_VERSION"), protocol::VERSION);
+            println!("spawn-owned-keeper {}", our_version());
             return ExitCode::SUCCESS;
         }
         _ => {
             eprintln!(
-                "spawn-owned-keeper is started by spawn-owned, one per run; there is nothing to run by hand."
+                "spawn-owned-keeper expects a role as its first argument. spawn-owned starts it; do not run it by hand."
             );
             return ExitCode::from(2);
         }
@@ -53,43 +69,46 @@ pub fn main() -> ExitCode {
     if result.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Takes the socket from descriptor 0 and makes sure that nothing else we were born with can reach a command:
-/// the bot may itself have inherited descriptors that are not close-on-exec.
+/// Takes the socket from file descriptor 0, and closes or replaces all other inherited descriptors.
+///
+/// Otherwise a command could inherit them: the bot itself can have inherited descriptors that are
+/// not close-on-exec.
 fn take_socket() -> Result<OwnedFd, Errno> {
     signals::reset()?;
     close_from(3);
+    trace::start_inherited(variable(trace::VARIABLE));
     let stdin = std::io::stdin();
-    // A socket that is there to be taken must be a socket: a terminal means that a person typed our name.
+    // Fails if standard input is not a socket, for example if a person runs the executable.
     nix::sys::socket::getsockopt(&stdin.as_fd(), nix::sys::socket::sockopt::SockType)?;
     let socket = fcntl(stdin.as_fd(), FcntlArg::F_DUPFD_CLOEXEC(3))?;
     let null = open("/dev/null", OFlag::O_RDWR | OFlag::O_CLOEXEC, Mode::empty())?;
     for fd in 0..=2 {
-        // SAFETY: both take integers; 0 to 2 are replaced and stay open, so nobody's descriptor is lost. We have one thread, which
-        // executes nothing in between.
+        // SAFETY: both calls take integers. 0 to 2 are replaced and stay open, so no owner of a
+        // descriptor loses it. The process has one thread, which calls no `exec` between the calls.
         unsafe {
             Errno::result(libc::dup2(null.as_raw_fd(), fd))?;
             Errno::result(libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC))?;
         }
     }
-    // SAFETY: fcntl just returned this descriptor to us.
+    // SAFETY: fcntl has just returned this file descriptor. No other code knows it.
     Ok(unsafe { std::os::fd::FromRawFd::from_raw_fd(socket) })
 }
 
-/// Closes whatever is open from this number on. We own none of it yet.
+/// Closes all file descriptors from `first` on. No `OwnedFd` exists yet.
 #[cfg(target_os = "linux")]
 fn close_from(first: libc::c_int) {
     // SAFETY: close_range takes three integers.
     unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, 0) };
 }
 
-/// Closes whatever is open from this number on. We own none of it yet.
+/// Closes all file descriptors from `first` on. No `OwnedFd` exists yet.
 #[cfg(target_os = "macos")]
 fn close_from(first: libc::c_int) {
     let names = std::fs::read_dir("/dev/fd").into_iter().flatten().flatten().map(|entry| entry.file_name());
-    let numbers = names.filter_map(|name| name.to_str()?.parse::<libc::c_int>().ok());
-    // All of them first: the list has a descriptor of its own, which is closed by then.
-    for fd in numbers.collect::<Vec<_>>().into_iter().filter(|&fd| fd >= first) {
-        // SAFETY: close takes an integer, and nothing of ours has it.
+    let fds = names.filter_map(|name| name.to_str()?.parse::<libc::c_int>().ok());
+    // Collect first: reading the directory uses a descriptor, which is closed after the last entry.
+    for fd in fds.collect::<Vec<_>>().into_iter().filter(|&fd| fd >= first) {
+        // SAFETY: close takes an integer, and no `OwnedFd` has this descriptor.
         unsafe { libc::close(fd) };
     }
 }

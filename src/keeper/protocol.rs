@@ -1,64 +1,77 @@
-//! The words that bot, keeper and command-to-be exchange, and how they are framed. Used by all ends.
+//! The messages between bot, keeper, exec stub and control clients, and their framing.
 //!
 //! ```text
-//!   bot ── control socket ── keeper     ← Ready   Own, Started, Signal, Cancel … →   ← Ending, RootExited … Extinct
-//!   anybody ── its address ─ keeper     ← Ready …   Cancel, Usage, or Adopt if it has no owner →   ← as above
-//!   bot ── launch socket ─── blank      Command + descriptors →   ← Refusal, or its end: exec has succeeded
+//!   bot ── keeper connection (socket pair) ── keeper
+//!       keeper → bot      Ready, then Ending, RootExited, …, Extinct
+//!       bot → keeper      AssignRun, Started, Signal, Cancel, …
+//!   control client ── control socket ── keeper
+//!       keeper → client   the same reports as to the bot
+//!       client → keeper   Cancel, Usage; Adopt, if the run has no owner
+//!   bot ── launch socket (socket pair) ── exec stub
+//!       bot → stub        Command + file descriptors
+//!       stub → bot        Refusal, or end of file: exec has succeeded
 //! ```
 //!
-//! On Windows the keeper is a part of the bot, and there is neither a blank nor a socket between them; who comes from elsewhere
-//! comes by a named pipe.
+//! On Windows the keeper is a task inside the bot. There is no exec stub, and no socket between bot
+//! and keeper. Control clients connect through a named pipe.
 //!
-//! A frame is `b"SO"`, the protocol version, a zero byte, the payload's length (u32, little-endian) and the payload:
-//! one message in postcard's encoding. Descriptors travel as ancillary data with a frame's first byte. Frames are
-//! bounded; anything else on a socket is an error and ends the conversation.
+//! A frame is `b"SO"`, the protocol version, a zero byte, the payload's length (u32, little-endian)
+//! and the payload: one message in postcard's encoding. File descriptors travel as ancillary data
+//! with a frame's first byte. The size of a frame is limited. The receiver closes the connection
+//! when it reads any other bytes.
+
+mod names;
 
 use serde::{Deserialize, Serialize};
 
 #[cfg(unix)]
 use crate::contain::Limits;
+use crate::contain::Usage;
 #[cfg(unix)]
-use crate::contain::cgroup::{Base, Trouble};
-use crate::contain::{ProcessInfo, Usage};
+use crate::contain::cgroup::{Base, CgroupError};
+use crate::identity::{ProcessRef, State};
 use crate::run::lifecycle::Timeout;
-use crate::run::{Cause, ExitStatus, Force, Policy};
+use crate::run::{Cause, Ended, ExitStatus, Policy, ProcessInfo};
 
-pub const VERSION: u8 = 4;
+pub const VERSION: u8 = 5;
 
-/// Arguments and environment fit: the kernel itself takes no more than 6 MiB of both.
+/// Maximum size of a payload. The kernel accepts at most 6 MiB of arguments plus environment.
 pub const MAX_PAYLOAD: usize = 8 << 20;
 
-/// The kernel passes at most this many descriptors in one message (SCM_MAX_FD).
+/// The kernel passes at most this many file descriptors in one message (SCM_MAX_FD).
 pub const MAX_FDS: usize = 253;
 
 const HEADER: usize = 8;
 
-/// From the bot to the keeper.
+/// A request from the bot, or from a control client, to the keeper.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub enum Request<'a> {
-    /// The first message: the blank has been given a command, and these are the run's rules.
+    /// The bot's first message: the exec stub has received a command. Contains the run's rules.
     #[serde(borrow)]
-    Own(Own<'a>),
-    /// The command runs, and its overall deadline counts from now.
+    AssignRun(AssignRun<'a>),
+    /// The command runs. The overall timeout counts from now.
     Started,
-    /// The overall deadline is to be so much later.
+    /// Moves the overall timeout by `ms`.
     Extend { ms: u64 },
-    /// The bot, which hears the output, has heard nothing for this long, and that is too long.
-    Silent { limit_ms: u64 },
-    /// What does the tree use now? Answered with [`Report::Usage`], in the order of asking.
+    /// The idle timeout has expired: the bot has read no output for `limit_ms`.
+    IdleTimeout { limit_ms: u64 },
+    /// Returns the tree's current resource usage as [`Report::Usage`]. Answers keep the order.
     Usage,
-    /// To the root alone.
+    /// Signals the root process only.
     Signal { signal: i32 },
-    /// To the whole tree: `signal`, and SIGKILL after `grace_ms`. The first one's `reason` is reported with the end.
+    /// Sends `signal` to the whole tree, and SIGKILL after `grace_ms`.
+    ///
+    /// The `reason` of the first cancel is reported with the end.
     Cancel { signal: i32, grace_ms: u64, reason: &'a str },
-    /// From a visitor: make me the owner, if there is none.
+    /// From a control client: makes it the owner, if the run has none.
     Adopt,
-    /// Windows, from a visitor, first of all: the run that it wants to talk to, by its key. One bot keeps many.
-    #[cfg(windows)]
-    Visit { key: &'a str },
+    /// The first message of a control client on Windows: the key of the run that it means.
+    ///
+    /// One bot is the keeper of many runs.
+    ControlClient { key: &'a str },
 }
 
-/// From the bot to the zygote, as the rest of a request for a keeper: the run is to have a cgroup.
+/// The rest of the bot's request to the zygote for a keeper whose run gets a cgroup.
 #[cfg(unix)]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InCgroup {
@@ -68,115 +81,133 @@ pub struct InCgroup {
 
 /// The rules of a run.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-pub struct Own<'a> {
+pub struct AssignRun<'a> {
     pub run_id: &'a str,
-    /// What people see in `ps`.
-    pub preview: &'a str,
+    /// The key that members carry in their environment, see [`crate::contain::cookie`].
+    pub cookie_key: &'a str,
     pub on_owner_exit: Policy,
     pub on_leader_exit: Policy,
     pub grace_ms: u64,
-    /// The overall deadline, to be counted from [`Request::Started`]; from the owner's death, if that never came.
+    /// The overall timeout. It counts from [`Request::Started`], or from the owner's death if the
+    /// owner dies before it sends `Started`.
     pub timeout: Option<Timeout>,
-    /// Where the end is to be written down if no owner is there to hear it, and the entry's key there.
+    /// The path of the registry, where the keeper records the end if the run has no owner.
     pub registry: &'a str,
+    /// The key of the run's registry entry.
     pub key: &'a str,
 }
 
-/// From the bot to the blank: what to become.
+/// The command that the bot sends to the exec stub.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub struct Command<'a> {
-    /// Looked up in the PATH of `env` unless it contains a slash.
+    /// The program. The stub searches the PATH of `env` unless it contains a slash.
     pub file: &'a str,
-    /// Each argument ended by a NUL, `argv[0]` included.
+    /// The arguments with `argv[0]`. A NUL ends each of them.
     pub argv: &'a str,
-    /// `KEY=value`, each ended by a NUL; complete, cookie included.
+    /// The complete environment with the cookie: `KEY=value`. A NUL ends each variable.
     pub env: &'a str,
     pub uid: Option<u32>,
     pub gid: Option<u32>,
     pub umask: u32,
-    /// The first descriptor sent along is the working directory; else it is the one the blank is in.
+    /// If true, the first file descriptor sent is the working directory. If false, the command runs
+    /// in the stub's working directory.
     pub directory: bool,
-    /// What it gets as descriptor 0 is to be its controlling terminal.
+    /// If true, file descriptor 0 becomes the command's controlling terminal.
     pub terminal: bool,
-    /// What the command gets as descriptor 0, 1, 2, …
+    /// The command's file descriptors 0, 1, 2, …
     pub stdio: Vec<Slot>,
 }
 
-/// From the blank to the bot: it could not become the command, and is gone.
+/// From the exec stub to the bot: `exec` has failed, and the stub exits.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
     pub errno: i32,
 }
 
-/// One of the command's descriptors.
+/// One of the command's file descriptors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Slot {
     /// Not open.
     Closed,
     /// `/dev/null`.
     Null,
-    /// The next of the descriptors sent along.
+    /// The next of the file descriptors sent with the message.
     Sent,
 }
 
-/// A process and its start token (see [`crate::identity`]), read by its parent or by itself.
+/// A PID and its start token (see [`crate::identity`]), read by its parent or by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
     pub pid: i32,
     pub start: u64,
 }
 
-/// From the keeper to the bot.
+/// A report from the keeper to the bot and to control clients.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Report {
-    /// The first message, to whoever comes: this root waits to become a command, or has. The address is an abstract Unix
-    /// socket; empty if there could be none.
+    /// The first message to the bot and to each control client. The root is the exec stub, or the
+    /// command that the stub has executed.
+    ///
+    /// `address` names the keeper's control socket. It is empty if the keeper could not create one.
     Ready { keeper: Process, root: Process, address: String, cgroup: Option<String> },
-    /// Instead of it: there is no cgroup, hence no root either. The keeper is about to end.
+    /// Sent instead of `Ready`: the keeper could not create the cgroup. There is no root, and the
+    /// keeper exits.
     #[cfg(unix)]
-    NoCgroup(Trouble),
+    NoCgroup(CgroupError),
     /// The answer to [`Request::Adopt`].
     Adopted { granted: bool },
-    /// A [`Request::Signal`] did not arrive.
+    /// A [`Request::Signal`] has failed.
     SignalFailed { errno: i32 },
-    /// The overall deadline is near.
+    /// The overall timeout expires soon.
     Warning { limit_ms: u64, remaining_ms: u64 },
     /// The answer to [`Request::Usage`].
     Usage(Usage),
-    /// The tree is being ended, by request or by a deadline. The reason is what the cancel gave as such.
+    /// The keeper has begun to end the tree. `reason` is the reason of the cancel, if a cancel is
+    /// the cause.
     Ending { cause: Cause, reason: String },
-    /// The root ended. Its zombie is held until the tree is extinct.
+    /// The root has exited. The keeper does not reap it until the tree is extinct.
     RootExited(ExitStatus),
-    /// The last word: no process of the tree exists, but for the survivors listed.
-    Extinct(End),
+    /// The last report: no process of the tree exists, except the listed survivors.
+    Extinct(Ended),
+    /// Sent instead of `Ready`: the keeper could not fork the exec stub. The keeper exits.
+    NoRoot { errno: i32 },
 }
 
-/// How a tree came to its end.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct End {
-    pub cause: Cause,
-    /// What the cancel that did it gave as its reason; empty if it was none.
-    pub reason: String,
-    /// The limit of the deadline that did it; 0 if none did.
-    pub limit_ms: u64,
-    pub force: Force,
-    pub escaped: Vec<ProcessInfo>,
-    pub survivors: Vec<ProcessInfo>,
+/// The maximum length of each list of processes in a report.
+pub const MAX_LISTED: usize = 1024;
+
+/// Shortens a list to [`MAX_LISTED`] and returns how many processes it omits.
+pub fn shorten(list: &mut Vec<ProcessInfo>) -> u32 {
+    let unlisted = list.len().saturating_sub(MAX_LISTED);
+    list.truncate(MAX_LISTED);
+    u32::try_from(unlisted).unwrap_or(u32::MAX)
 }
 
-/// Hears reports until the last one: how the root has ended, as far as that was told, and the end of the tree.
-pub fn last_word<E>(mut next: impl FnMut() -> Result<Report, E>) -> Result<(Option<ExitStatus>, End), E> {
+/// True if a reported end is false: it lists no survivor, but the root is alive.
+///
+/// A keeper reaps its root before it reports the end. So another process has sent this report,
+/// with a copy of the keeper's socket. An unknown state of the root contradicts nothing.
+///
+/// Recycling of the root's PID causes no error: the new process has another start token.
+pub fn is_contradicted(ended: &Ended, root: &ProcessRef) -> bool {
+    // On Windows the keeper is a task inside the bot. No other process can send its reports.
+    cfg!(unix) && ended.survivors.is_empty() && root.state() == State::Alive
+}
+
+/// Reads reports until `Extinct`. Returns the end of the tree, with the root's exit status if a
+/// report contained it.
+pub fn read_until_extinct<E>(mut next: impl FnMut() -> Result<Report, E>) -> Result<Ended, E> {
     let mut status = None;
     loop {
         match next()? {
-            Report::RootExited(how) => status = Some(how),
-            Report::Extinct(end) => return Ok((status, end)),
+            Report::RootExited(exit) => status = Some(exit),
+            Report::Extinct(ended) => return Ok(Ended { status, ..ended }),
             _ => {}
         }
     }
 }
 
-/// Why bytes on the socket are not a conversation. Whoever hears that has an errno for it.
+/// Why received bytes are not a valid message. Callers convert it to an errno.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProtocolError {
     NotOurs,
@@ -185,12 +216,12 @@ pub enum ProtocolError {
     Malformed,
 }
 
-/// A message as bytes without a frame, for sockets that keep messages apart.
+/// Encodes a message without a frame, for sockets that preserve message boundaries.
 pub fn payload(message: &impl Serialize) -> Result<Vec<u8>, ProtocolError> {
     postcard::to_allocvec(message).map_err(|_| ProtocolError::Malformed)
 }
 
-/// A message as bytes for the socket.
+/// Encodes a message with its frame, for stream sockets.
 pub fn encode(message: &impl Serialize) -> Result<Vec<u8>, ProtocolError> {
     let mut frame = postcard::to_extend(message, vec![0; HEADER]).map_err(|_| ProtocolError::Malformed)?;
     let length = frame.len() - HEADER;
@@ -202,7 +233,7 @@ pub fn encode(message: &impl Serialize) -> Result<Vec<u8>, ProtocolError> {
     Ok(frame)
 }
 
-/// A payload as a message. Bytes left over are as wrong as bytes missing.
+/// Decodes a payload. Both missing and surplus bytes are errors.
 pub fn decode<'a, M: Deserialize<'a>>(payload: &'a [u8]) -> Result<M, ProtocolError> {
     match postcard::take_from_bytes(payload) {
         Ok((message, [])) => Ok(message),
@@ -210,7 +241,7 @@ pub fn decode<'a, M: Deserialize<'a>>(payload: &'a [u8]) -> Result<M, ProtocolEr
     }
 }
 
-/// Bytes as they arrive, cut into frames.
+/// A buffer that splits received bytes into frames.
 #[derive(Debug, Default)]
 pub struct Inbox {
     bytes: Vec<u8>,
@@ -225,8 +256,10 @@ impl Inbox {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next complete payload, if there is one. A header is judged as soon as it is there, so a hostile length
-    /// is refused before anything of that length is awaited.
+    /// Removes and returns the next complete payload, or `None` if it has not arrived completely.
+    ///
+    /// It checks a header as soon as the header is complete. So it rejects an excessive length
+    /// before the receiver waits for that many bytes.
     pub fn next_payload(&mut self) -> Result<Option<Vec<u8>>, ProtocolError> {
         let known = self.bytes.len().min(2);
         if self.bytes[..known] != b"SO"[..known] {
@@ -252,6 +285,8 @@ impl Inbox {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::reason::Ending;
+    use crate::run::{Force, Unlisted};
 
     fn command() -> Command<'static> {
         Command {
@@ -267,10 +302,10 @@ mod tests {
         }
     }
 
-    fn own() -> Request<'static> {
-        Request::Own(Own {
+    fn assign_run() -> Request<'static> {
+        Request::AssignRun(AssignRun {
             run_id: "r1",
-            preview: "sh -c …",
+            cookie_key: "0123456789abcdef0123456789abcdef",
             on_owner_exit: Policy::Kill,
             on_leader_exit: Policy::Keep,
             grace_ms: 5_000,
@@ -290,26 +325,53 @@ mod tests {
                 cgroup: Some("/sys/fs/cgroup/x".into()),
             },
             #[cfg(unix)]
-            Report::NoCgroup(Trouble::Failed { path: "/x".into(), step: "open".into(), errno: 2 }),
+            Report::NoCgroup(CgroupError::Failed { path: "/x".into(), step: "open".into(), errno: 2 }),
             Report::Adopted { granted: true },
             Report::SignalFailed { errno: 1 },
             Report::Warning { limit_ms: 10, remaining_ms: 2 },
             Report::Usage(Usage { processes: 3, cpu_ms: u64::MAX, rss_bytes: 1 << 40 }),
             Report::Ending { cause: Cause::OverallTimeout, reason: String::new() },
             Report::RootExited(ExitStatus::Signal(9)),
-            Report::Extinct(End {
-                cause: Cause::Cancel,
-                reason: "shutdown".into(),
+            Report::Extinct(Ended {
+                ending: Ending::Cause(Cause::Cancel),
+                named_reason: "shutdown".into(),
                 limit_ms: 7,
                 force: Force::Kill,
+                leftovers: vec![info.clone(), info.clone()],
                 escaped: vec![info.clone()],
                 survivors: vec![info],
+                unlisted: Unlisted { leftovers: 1, escaped: 2, survivors: 3 },
+                status: None,
             }),
         ]
     }
 
+    /// Bots and keepers of other versions with this [`VERSION`] read these bytes. The root's exit
+    /// status is not among them: [`Report::RootExited`] has it.
     #[test]
-    fn every_message_survives_the_wire_in_any_chunking() {
+    fn the_bytes_of_the_last_report_do_not_change() {
+        let Some(Report::Extinct(ended)) = reports().pop() else { unreachable!() };
+        let process = [&[18, 8, 7][..], b") S 1 (", &[3], "…".as_bytes()].concat();
+        let lists = [&[2][..], &process, &process, &[1], &process, &[1], &process, &[1, 2, 3]].concat();
+        let expected = [&[1, 8][..], b"shutdown", &[7, 2], &lists].concat();
+        assert_eq!(VERSION, 5);
+        assert_eq!(payload(&ended).unwrap(), expected);
+        let exited = Ended { status: Some(ExitStatus::Code(7)), ..ended.clone() };
+        assert_eq!(payload(&exited).unwrap(), expected);
+        assert_eq!(decode::<Ended>(&expected), Ok(ended));
+    }
+
+    #[test]
+    fn a_report_counts_the_processes_that_it_omits() {
+        let info = ProcessInfo { pid: 9, start: 8, command: String::new(), why: String::new() };
+        for (all, listed, unlisted) in [(0, 0, 0), (1024, 1024, 0), (1025, 1024, 1), (5000, 1024, 3976)] {
+            let mut list = vec![info.clone(); all];
+            assert_eq!((shorten(&mut list), list.len()), (unlisted, listed));
+        }
+    }
+
+    #[test]
+    fn every_message_is_decoded_unchanged_from_chunks_of_any_size() {
         let expected = reports();
         let bytes: Vec<u8> = expected.iter().flat_map(|report| encode(report).unwrap()).collect();
         for chunk in [1, 2, 7, 8, 9, bytes.len()] {
@@ -325,10 +387,10 @@ mod tests {
         }
         assert_eq!(decode::<Command>(&encode(&command()).unwrap()[HEADER..]), Ok(command()));
         for request in [
-            own(),
+            assign_run(),
             Request::Started,
             Request::Extend { ms: u64::MAX },
-            Request::Silent { limit_ms: 1 },
+            Request::IdleTimeout { limit_ms: 1 },
             Request::Usage,
             Request::Cancel { signal: 15, grace_ms: 0, reason: "manual-cancel" },
             Request::Adopt,
@@ -338,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_another_version_another_protocol_and_a_hostile_length_at_the_header() {
+    fn the_header_check_rejects_other_versions_other_protocols_and_excessive_lengths() {
         for (bytes, error) in [
             (&b"X"[..], ProtocolError::NotOurs),
             (b"SX", ProtocolError::NotOurs),
@@ -353,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn no_truncated_or_padded_or_flipped_payload_is_taken_for_the_command_it_was() {
+    fn a_truncated_padded_or_modified_payload_never_decodes_to_the_original_command() {
         let frame = encode(&command()).unwrap();
         let payload = &frame[HEADER..];
         for end in 0..payload.len() {
@@ -364,14 +426,14 @@ mod tests {
         for index in 0..payload.len() {
             let mut bytes = payload.to_vec();
             bytes[index] ^= 0xff;
-            // Whatever it decodes to, it must not panic, and it must not be the message it was.
+            // The modified bytes may decode to another message, but must not cause a panic.
             assert_ne!(decode::<Command>(&bytes).ok(), Some(command()), "flipped at {index}");
         }
     }
 
-    /// The blank has to be told at once that it cannot become such a command, or it would wait for the rest of it.
+    /// If the bot sent a part of such a command, the exec stub would wait for the rest.
     #[test]
-    fn what_does_not_fit_into_a_frame_is_not_begun() {
+    fn encode_rejects_a_message_that_does_not_fit_into_a_frame() {
         for (length, expected) in [(MAX_PAYLOAD / 2, true), (MAX_PAYLOAD, false)] {
             let env = "x".repeat(length);
             let frame = encode(&Command { env: &env, ..command() });
@@ -382,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_is_a_payload_behind_its_header() {
+    fn a_frame_is_a_header_followed_by_the_payload() {
         for report in reports() {
             let alone = payload(&report).unwrap();
             assert_eq!(encode(&report).unwrap()[HEADER..], alone);
@@ -391,20 +453,23 @@ mod tests {
     }
 
     #[test]
-    fn the_last_word_is_the_end_of_the_tree_and_not_that_of_its_root() {
+    fn read_until_extinct_stops_at_the_end_of_the_tree_and_not_at_the_exit_of_its_root() {
         let Some(Report::Extinct(end)) = reports().pop() else { unreachable!() };
         let exited = |code| Ok(Report::RootExited(ExitStatus::Code(code)));
         let extinct = || Ok(Report::Extinct(end.clone()));
         let adopted = || Ok(Report::Adopted { granted: true });
-        for (said, expected) in [
-            (vec![extinct()], Ok((None, end.clone()))),
-            (vec![adopted(), exited(3), adopted(), extinct()], Ok((Some(ExitStatus::Code(3)), end.clone()))),
+        for (reports, expected) in [
+            (vec![extinct()], Ok(end.clone())),
+            (
+                vec![adopted(), exited(3), adopted(), extinct()],
+                Ok(Ended { status: Some(ExitStatus::Code(3)), ..end.clone() }),
+            ),
             (vec![exited(3), Err("gone")], Err("gone")),
-            // Nothing is heard after it.
-            (vec![extinct(), exited(3)], Ok((None, end.clone()))),
+            // Reports after `Extinct` are not read.
+            (vec![extinct(), exited(3)], Ok(end.clone())),
         ] {
-            let mut said = said.into_iter();
-            assert_eq!(last_word(|| said.next().unwrap_or(Err("nothing more"))), expected);
+            let mut reports = reports.into_iter();
+            assert_eq!(read_until_extinct(|| reports.next().unwrap_or(Err("no report left"))), expected);
         }
     }
 }

@@ -1,7 +1,8 @@
-//! Signals of the keeper's own process, and of its zygote's.
+//! The signals that a keeper process and a zygote process receive.
 //!
-//! What every system's half does: [`reset`] makes every signal what it is in a fresh process; [`listen`] and [`listen_for_children`] have them
-//! told by something that can be polled ([`Signals`]), and put all others aside.
+//! Each system's file provides: [`reset`], which restores the default action of all signals;
+//! [`listen`] and [`listen_for_children`], which deliver chosen signals through a pollable file
+//! descriptor ([`Signals`]) and block all others.
 
 #[cfg(target_os = "linux")]
 mod linux;

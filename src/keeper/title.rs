@@ -1,7 +1,10 @@
-//! What `ps` shows for a keeper: which run it keeps, and which command.
+//! The title that `ps` shows for a keeper: the run's id.
 //!
-//! The command line that `ps` reads is a stretch of our own memory. The addon starts us with a long last argument,
-//! so that there is room to write into.
+//! It does not contain the command. An agent that runs `pkill -f "next dev"` means its dev server,
+//! not its own keeper. Only a run id that the bot has chosen can still match.
+//!
+//! `ps` reads the command line from the process's own memory. The addon starts the zygote with a
+//! long last argument, which provides the space for the title.
 
 #[cfg(target_os = "linux")]
 mod linux;
@@ -13,5 +16,5 @@ pub use linux::{locate, set};
 #[cfg(target_os = "macos")]
 pub use macos::{locate, set};
 
-/// Length of the argument that makes the room.
+/// Length of the argument that provides the space.
 pub const ROOM: usize = 320;

@@ -1,17 +1,19 @@
-//! The keeper on Windows: a part of the bot.
+//! The keeper on Windows: a task inside the bot.
 
+mod completion_port;
 pub mod console;
-mod door;
-mod held;
-mod hold;
+pub mod control_client;
+mod control_pipe;
+mod job_tree;
+mod keeper_task;
+mod member_handles;
 mod members;
-mod port;
-pub mod visit;
+mod root_process;
 
-pub use door::{address, random};
-pub use held::Held;
-pub use hold::{Holding, Message, Polite, hold};
-pub use port::open as open_port;
+pub use completion_port::open as open_port;
+pub use control_pipe::{address, random};
+pub use keeper_task::{Holding, Message, Polite, hold};
+pub use root_process::RootProcess;
 
-/// A report, and the registry, list at most so many processes of a run.
+/// The maximum number of a run's members in the registry.
 const MAX_LISTED: usize = 1024;

@@ -1,231 +1,68 @@
-//! Between JS values and the core's types.
+//! Conversions between JS values and the core's types.
 
 use crate::errno::Errno;
-use napi::bindgen_prelude::{Array, FromNapiValue};
-use napi::{Error, Status};
+use napi::Error;
 use napi_derive::napi;
+use serde::Serialize;
 
-use crate::contain::Limits;
-use crate::contain::ProcessInfo;
 use crate::identity::ProcessRef;
 use crate::pty::Size;
-use crate::registry::Instance;
-use crate::run::Policy;
-use crate::run::lifecycle::Timeout;
-use crate::spawn::{Extinct, Launch, RunEvent, Stdio, TerminalSettings, Tier};
+use crate::run::{self, Ended, ExitStatus, ProcessInfo};
+use crate::spawn::{RunEvent, Stdio};
 
-/// A descriptor that is to be a new stream.
+/// A descriptor that becomes a new stream.
 pub const STREAM: i32 = -3;
 
-/// Below this, what is meant is one of the streams that [`super::Host::open_streams`] has made: on Windows those are no descriptors.
-#[cfg(windows)]
-const LENT: i32 = -1_000;
+/// Values up to this mean a stream of [`super::Host::open_streams`]: on Windows those are handles,
+/// not descriptors.
+const OPENED: i32 = -1_000;
 
-/// How one of those is named in [`LaunchOptions::stdio`].
-pub fn lent(stream: i32) -> i32 {
-    #[cfg(windows)]
-    return LENT - stream;
-    #[cfg(unix)]
-    return stream;
+/// The value of such a stream in the `stdio` of [`super::Host::begin`].
+pub fn stdio_slot(stream: i32) -> i32 {
+    if cfg!(windows) { OPENED - stream } else { stream }
 }
 
-/// What to start. Strings as in the keeper's protocol: each argument and each variable ended by a NUL.
-#[napi(object, object_to_js = false)]
-// They are what the JS options are.
-#[allow(clippy::struct_excessive_bools)]
-pub struct LaunchOptions {
-    pub run_id: String,
-    /// The caller has chosen the id.
-    pub given_id: bool,
-    pub session_id: Option<String>,
-    pub backend_id: Option<String>,
-    pub scope_key: Option<String>,
-    /// The name of the service that it is, if it is one.
-    pub service: Option<String>,
-    /// A JSON object; not given if there are none.
-    pub labels: Option<String>,
-    pub preview: String,
-    pub file: String,
-    pub argv: String,
-    /// Not given: the process's own environment.
-    pub env: Option<String>,
-    pub cwd: Option<String>,
-    pub uid: Option<i32>,
-    pub gid: Option<i32>,
-    /// Only Windows has use for these two.
-    pub windows_hide: bool,
-    pub verbatim_arguments: bool,
-    /// For each of the command's descriptors: one of ours, or -1 closed, -2 `/dev/null`, -3 a new stream.
-    pub stdio: Vec<i32>,
-    /// If it is to have a terminal. Then the first two descriptors are what is typed and what it says, and the third is nothing.
-    pub terminal: Option<TerminalOptions>,
-    pub keep_on_owner_exit: bool,
-    pub keep_on_leader_exit: bool,
-    pub grace_ms: f64,
-    /// 0: no deadline.
-    pub timeout_ms: f64,
-    pub timeout_signal: i32,
-    /// 0: it may be silent for as long as it likes.
-    pub silence_ms: f64,
-    /// Our ends of its outputs, of those that [`super::Host::open_streams`] has made.
-    pub outputs: Vec<i32>,
-    #[napi(ts_type = "'auto' | 'keeper' | 'cgroup'")]
-    pub containment: String,
-    /// Not given: no limit.
-    pub memory_bytes: Option<f64>,
-    pub processes: Option<f64>,
+/// The sources of the command's descriptors, from the `stdio` of [`super::Host::begin`].
+pub fn stdio(slots: &[i32]) -> Result<Vec<Stdio>, String> {
+    let source = |&slot: &i32| match slot {
+        -1 => Ok(Stdio::Closed),
+        -2 => Ok(Stdio::Null),
+        STREAM => Ok(Stdio::Pipe),
+        0.. => Ok(Stdio::Fd(slot)),
+        ..=OPENED if cfg!(windows) => Ok(Stdio::Handle(OPENED - slot)),
+        other => Err(format!("stdio has an invalid value: {other}")),
+    };
+    slots.iter().map(source).collect()
 }
 
-#[napi(object, object_to_js = false)]
-pub struct TerminalOptions {
-    pub cols: u32,
-    pub rows: u32,
-    pub name: Option<String>,
-}
-
-impl TerminalOptions {
-    fn settings(self) -> Result<TerminalSettings, String> {
-        let size = size(self.cols, self.rows).ok_or("a terminal has at most 65535 columns and rows")?;
-        Ok(TerminalSettings { size, name: self.name })
-    }
-}
-
-/// `None` if it cannot be told to the kernel.
+/// The size of a terminal. `None` if a value does not fit into the kernel's 16 bits.
 pub fn size(cols: u32, rows: u32) -> Option<Size> {
     Some(Size { cols: cols.try_into().ok()?, rows: rows.try_into().ok()? })
 }
 
-/// Values of an array, one after the other.
-struct InOrder<'a> {
-    values: &'a Array<'a>,
-    next: u32,
-}
-
-impl InOrder<'_> {
-    fn take<T: FromNapiValue>(&mut self) -> napi::Result<T> {
-        self.next += 1;
-        let value = self.values.get(self.next - 1)?;
-        value.ok_or_else(|| {
-            Error::new(Status::InvalidArg, "the addon and its JavaScript are not of the same version")
-        })
-    }
-}
-
-impl LaunchOptions {
-    /// By position, in the order of the fields: to look up thirty names takes longer than everything else that is done with them.
-    /// The other side of this is `inOrder` in ts/native.ts.
-    pub fn read(values: &Array) -> napi::Result<Self> {
-        let mut values = InOrder { values, next: 0 };
-        Ok(Self {
-            run_id: values.take()?,
-            given_id: values.take()?,
-            session_id: values.take()?,
-            backend_id: values.take()?,
-            scope_key: values.take()?,
-            service: values.take()?,
-            labels: values.take()?,
-            preview: values.take()?,
-            file: values.take()?,
-            argv: values.take()?,
-            env: values.take()?,
-            cwd: values.take()?,
-            uid: values.take()?,
-            gid: values.take()?,
-            windows_hide: values.take()?,
-            verbatim_arguments: values.take()?,
-            stdio: values.take()?,
-            terminal: values.take()?,
-            keep_on_owner_exit: values.take()?,
-            keep_on_leader_exit: values.take()?,
-            grace_ms: values.take()?,
-            timeout_ms: values.take()?,
-            timeout_signal: values.take()?,
-            silence_ms: values.take()?,
-            outputs: values.take()?,
-            containment: values.take()?,
-            memory_bytes: values.take()?,
-            processes: values.take()?,
-        })
-    }
-
-    pub fn launch(self, owner: Instance) -> Result<Launch, String> {
-        let options = self;
-        let policy = |keep| if keep { Policy::Keep } else { Policy::Kill };
-        let stdio = options
-            .stdio
-            .iter()
-            .map(|&slot| match slot {
-                -1 => Ok(Stdio::Closed),
-                -2 => Ok(Stdio::Null),
-                STREAM => Ok(Stdio::Pipe),
-                fd if fd >= 0 => Ok(Stdio::Fd(fd)),
-                #[cfg(windows)]
-                lent if lent <= LENT => Ok(Stdio::Handle(LENT - lent)),
-                other => Err(format!("stdio has no form {other}")),
-            })
-            .collect::<Result<_, _>>()?;
-        let (after_ms, silence_ms) = (milliseconds(options.timeout_ms), milliseconds(options.silence_ms));
-        let labels = options.labels.map(|json| serde_json::from_str(&json)).transpose();
-        Ok(Launch {
-            owner,
-            run_id: options.run_id,
-            given_id: options.given_id,
-            session_id: options.session_id,
-            backend_id: options.backend_id,
-            scope_key: options.scope_key,
-            service: options.service,
-            labels: labels.map_err(|error| error.to_string())?.unwrap_or_default(),
-            preview: options.preview,
-            file: options.file,
-            argv: options.argv,
-            env: options.env,
-            cwd: options.cwd,
-            uid: options.uid.map(i32::cast_unsigned),
-            gid: options.gid.map(i32::cast_unsigned),
-            windows_hide: options.windows_hide,
-            verbatim: options.verbatim_arguments,
-            stdio,
-            terminal: options.terminal.map(TerminalOptions::settings).transpose()?,
-            on_owner_exit: policy(options.keep_on_owner_exit),
-            on_leader_exit: policy(options.keep_on_leader_exit),
-            grace_ms: milliseconds(options.grace_ms),
-            tier: match options.containment.as_str() {
-                "keeper" => Tier::Keeper,
-                "cgroup" => Tier::Cgroup,
-                _ => Tier::Auto,
-            },
-            limits: Limits {
-                memory_bytes: options.memory_bytes.map(whole),
-                processes: options.processes.map(whole),
-            },
-            timeout: (after_ms > 0).then_some(Timeout { after_ms, signal: options.timeout_signal }),
-            silence_ms: (silence_ms > 0).then_some(silence_ms),
-            outputs: options.outputs,
-        })
-    }
-}
-
+/// A duration in milliseconds as a whole number.
 pub fn milliseconds(value: f64) -> u64 {
     whole(value)
 }
 
-/// JS numbers are doubles; the cast saturates, and NaN becomes 0.
+/// JS numbers are doubles. The cast saturates, and NaN becomes 0.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-fn whole(value: f64) -> u64 {
+pub fn whole(value: f64) -> u64 {
     value as u64
 }
 
-/// Streams of a command that is to be started later.
+/// The streams of a command that starts later.
 #[napi(object, object_from_js = false)]
 #[derive(Default)]
 pub struct Opened {
-    /// Why there are none, or 0.
+    /// Why no stream could be created, or 0.
     pub errno: i32,
-    /// Our ends, -1 where there is none. To be taken or closed.
+    /// Our ends, -1 where there is none. The caller must take or close them.
     pub fds: Vec<i32>,
-    /// For [`LaunchOptions::stdio`].
+    /// The `stdio` for [`super::Host::begin`].
     pub stdio: Vec<i32>,
-    /// The command's ends, and copies of what else it gets; -1 where there is none. To be closed.
+    /// The command's ends and duplicates of the caller's descriptors; -1 where there is none. The
+    /// caller must close them.
     pub theirs: Vec<i32>,
 }
 
@@ -239,24 +76,24 @@ impl Opened {
 #[napi(object, object_from_js = false)]
 pub struct Borrowed {
     pub stream: i32,
-    /// The same for [`LaunchOptions::stdio`].
+    /// Its value in the `stdio` of [`super::Host::begin`].
     pub slot: i32,
 }
 
 #[napi(object, object_from_js = false)]
 pub struct Begun {
-    /// Why the command could not even be tried (then its streams, if any, are at their end), or 0.
+    /// Why the launch failed before `exec` (then its streams, if any, are at end of file), or 0.
     pub errno: i32,
     pub pid: i32,
-    /// Our ends of the new streams, -1 where there is none. To be taken or closed.
+    /// Our ends of the new streams, -1 where there is none. The caller must take or close them.
     pub fds: Vec<i32>,
 }
 
 #[napi(object, object_from_js = false)]
 pub struct Finished {
-    /// Why the command could not be started (then its streams are at their end), 0 if it runs.
+    /// Why `exec` failed (then the streams are at end of file), or 0 if the command runs.
     pub errno: i32,
-    /// Names the run in later calls.
+    /// The ID of the run in later calls.
     pub run: u32,
 }
 
@@ -277,30 +114,91 @@ pub struct Event {
     #[napi(ts_type = "'overall' | 'no-output'")]
     pub deadline: Option<&'static str>,
     pub remaining_ms: Option<f64>,
-    /// `warning`; `extinct`: the limit of the deadline that has ended it, or 0.
+    /// `warning`
     pub limit_ms: Option<f64>,
-    /// `ending`, `extinct`
-    #[napi(
-        ts_type = "'root-exit' | 'cancel' | 'overall-timeout' | 'no-output-timeout' | 'owner-exit' | 'shutdown' | 'lost' | 'gone'"
-    )]
+    /// `ending`
+    #[napi(ts_type = "End['ending']")]
     pub ending: Option<&'static str>,
-    /// `ending`, `extinct`: as `RunExit.reason` has it.
+    /// `ending`: the value that `RunExit.reason` will have.
     #[napi(ts_type = "import('../index.js').TerminationReason")]
     pub reason: Option<&'static str>,
-    pub escaped: Option<Vec<Process>>,
-    pub survivors: Option<Vec<Process>>,
+    /// `extinct`
+    pub end: Option<End>,
     /// `usage`
     pub processes: Option<u32>,
     pub cpu_ms: Option<f64>,
     pub rss_bytes: Option<f64>,
 }
 
+/// How a run ended: the form of [`Ended`] for JavaScript, in events and in JSON.
 #[napi(object, object_from_js = false)]
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct End {
+    #[napi(
+        ts_type = "'root-exit' | 'cancel' | 'overall-timeout' | 'no-output-timeout' | 'owner-exit' | 'shutdown' | 'lost' | 'gone'"
+    )]
+    pub ending: &'static str,
+    /// The value of `RunExit.reason`.
+    #[napi(ts_type = "import('../index.js').TerminationReason")]
+    pub reason: &'static str,
+    /// The root's exit code, or the signal that ended it. Neither if its exit status is unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+    /// The limit of the deadline that ended the run, or 0.
+    pub limit_ms: f64,
+    pub leftovers: Vec<Process>,
+    pub escaped: Vec<Process>,
+    pub survivors: Vec<Process>,
+    /// Absent if every list is complete.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unlisted: Option<Unlisted>,
+}
+
+impl From<Ended> for End {
+    fn from(ended: Ended) -> Self {
+        Self {
+            ending: ended.ending.name(),
+            reason: ended.reason().name(),
+            exit_code: ended.status.and_then(ExitStatus::code),
+            signal: ended.status.and_then(ExitStatus::signal),
+            limit_ms: number(ended.limit_ms),
+            leftovers: processes(ended.leftovers),
+            escaped: processes(ended.escaped),
+            survivors: processes(ended.survivors),
+            unlisted: Unlisted::of(ended.unlisted),
+        }
+    }
+}
+
+/// A process in a report: [`ProcessInfo`] for JavaScript, as an object or as JSON.
+#[napi(object, object_from_js = false)]
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Process {
     pub pid: i32,
     pub start_token: String,
     pub command: String,
     pub why: String,
+}
+
+/// How many processes are missing in each list of a report.
+#[napi(object, object_from_js = false)]
+#[derive(Serialize)]
+pub struct Unlisted {
+    pub leftovers: u32,
+    pub escaped: u32,
+    pub survivors: u32,
+}
+
+impl Unlisted {
+    /// `None` if every list is complete.
+    fn of(unlisted: run::Unlisted) -> Option<Self> {
+        let run::Unlisted { leftovers, escaped, survivors } = unlisted;
+        (unlisted != run::Unlisted::default()).then_some(Self { leftovers, escaped, survivors })
+    }
 }
 
 impl Event {
@@ -328,27 +226,32 @@ impl Event {
                 rss_bytes: Some(number(usage.rss_bytes)),
                 ..js("usage")
             },
-            RunEvent::Extinct(Extinct { ending, reason, limit_ms, escaped, survivors, .. }) => Self {
-                ending: Some(ending.name()),
-                reason: Some(reason.name()),
-                limit_ms: Some(number(limit_ms)),
-                escaped: Some(escaped.into_iter().map(Process::from).collect()),
-                survivors: Some(survivors.into_iter().map(Process::from).collect()),
-                ..js("extinct")
-            },
+            RunEvent::Extinct(ended) => Self { end: Some(ended.into()), ..js("extinct") },
         }
     }
 }
 
-/// JS numbers are exact up to 2^53, and nobody waits that long.
+/// A JS number. It is exact up to 2^53, more than any duration here.
 #[allow(clippy::cast_precision_loss)]
 pub fn number(value: u64) -> f64 {
     value as f64
 }
 
-impl From<ProcessInfo> for Process {
-    fn from(info: ProcessInfo) -> Self {
-        let start_token = ProcessRef::known(info.pid, info.start).to_string();
-        Self { pid: info.pid, start_token, command: info.command, why: info.why }
-    }
+/// The processes of a report, for JavaScript.
+fn processes(list: Vec<ProcessInfo>) -> Vec<Process> {
+    let process = |ProcessInfo { pid, start, command, why }| {
+        let start_token = ProcessRef::known(pid, start).to_string();
+        Process { pid, start_token, command, why }
+    };
+    list.into_iter().map(process).collect()
+}
+
+/// A value as JSON text.
+pub(super) fn json(value: &impl Serialize) -> Result<String, Error<String>> {
+    serde_json::to_string(value).map_err(|error| coded("ERR_OWNED_NATIVE", &error))
+}
+
+/// A JS error with a `code`.
+pub(super) fn coded(code: &str, error: &dyn std::fmt::Display) -> Error<String> {
+    Error::new(code.to_owned(), error.to_string())
 }

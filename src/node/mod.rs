@@ -1,11 +1,17 @@
 //! The N-API bindings: convert, call, convert back. No decision is made here.
 //!
-//! Every exported function catches panics and turns them into JS errors: nothing we do may crash the bot.
+//! Every exported function catches panics and turns them into JS errors, so that a bug here cannot
+//! crash the bot.
 
+mod background;
 mod convert;
+pub mod launch_options;
 pub mod orphans;
+pub mod processes;
+mod reap_plan;
 pub mod registry;
 pub mod service;
+pub mod streams;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,31 +22,45 @@ use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi::{Error, Status};
 use napi_derive::napi;
 
-use crate::spawn::{self, LaunchError, Launcher, OwnedStream, Pending, Run, Streams};
-use convert::{Begun, Borrowed, Event, Finished, LaunchOptions, Opened};
-use registry::{Failure, Registry};
+use crate::contain::cookie;
+use crate::spawn::{self, Launch, LaunchError, Launcher, OwnedStream, Pending, Run, Streams};
+use crate::{start_environment, trace};
+use background::{Failure, in_background};
+use convert::{Begun, Event, Finished};
+use registry::Registry;
 
-/// Weak: it keeps the event loop alive only while somebody has asked for that with [`Host::ref`].
+/// The version of this addon. It must equal the version of the JavaScript that loads it.
+#[napi]
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The version of the interface between JavaScript and addon. `INTERFACE` in ts/native/load-addon.ts must be
+/// the same. It distinguishes builds of the same version in a checkout. Raise it with every change
+/// of a signature here or of `LaunchOptions`.
+#[napi]
+pub const INTERFACE: u32 = 4;
+
+/// Weak: it keeps the event loop alive only between [`Host::ref`] and `unref`.
 type Listener = ThreadsafeFunction<Event, (), Event, Status, false, true>;
 
-/// One per JS thread: its runs, and the callback that hears from them.
+/// The runs of one JS thread, and the callback that gets their events.
 #[napi]
 pub struct Host {
     launcher: Launcher,
     listener: Arc<Listener>,
-    /// The same function once more, for `ref` and `unref`, which need it exclusively.
+    /// The same function again for `ref` and `unref`, which need exclusive access.
     alive: Listener,
     /// Between `begin` and `finish`.
     pending: Option<Pending>,
     runs: Arc<Mutex<HashMap<u32, Run>>>,
-    /// Our ends of streams that nobody has asked for.
+    /// Our ends of streams that JavaScript has not taken.
     streams: HashMap<i32, OwnedStream>,
     next: u32,
 }
 
 #[napi]
 impl Host {
-    /// `keeper` is the path of the keeper's executable, `stock` the number of keepers to fork ahead.
+    /// `keeper` is the path of the keeper's executable, `stock` the number of keepers to fork in
+    /// advance.
     #[napi(constructor, catch_unwind)]
     #[allow(clippy::needless_pass_by_value)] // N-API passes values.
     pub fn new(keeper: String, stock: u32, on_event: Function<Event, ()>) -> napi::Result<Self> {
@@ -57,69 +77,54 @@ impl Host {
         })
     }
 
-    /// Makes sure that keepers can be had at all.
+    /// Checks that keepers can be started.
     #[napi(catch_unwind)]
     pub fn prepare(&self) -> Result<(), Error<String>> {
         self.launcher.prepare().or_else(|error| refused(error).map(drop))
     }
 
-    /// Makes the streams of a command that is to be started later, and keeps what else it is to get: its owner may close that
-    /// meanwhile, and the number would be somebody else's.
-    #[napi(catch_unwind)]
-    pub fn open_streams(&mut self, stdio: Vec<i32>) -> Opened {
-        let (mut ours, mut theirs, mut slots) = (Vec::new(), Vec::new(), Vec::new());
-        for (index, slot) in stdio.into_iter().enumerate() {
-            let (our_end, their_end) = match slot {
-                convert::STREAM => match spawn::stream_pair(index) {
-                    Ok((ours, theirs)) => (Some(ours), Some(theirs)),
-                    Err(errno) => return Opened::failed(errno),
-                },
-                0.. => match spawn::duplicate(slot) {
-                    Ok(copy) => (None, Some(copy)),
-                    Err(errno) => return Opened::failed(errno),
-                },
-                _ => (None, None),
-            };
-            slots.push(their_end.as_ref().map_or(slot, |end| convert::lent(spawn::number(end))));
-            ours.push(our_end);
-            theirs.push(their_end);
-        }
-        let (fds, theirs) = (self.keep(ours), self.keep(theirs));
-        Opened { errno: 0, fds, stdio: slots, theirs }
-    }
-
-    /// Begins to start a run: the command is being executed when this returns, and [`Host::finish`] tells the outcome.
+    /// Starts a run: when this returns, the command is being executed. [`Host::finish`] returns the
+    /// result.
     ///
-    /// `options` are the values of [`LaunchOptions`], in their order.
+    /// `options` are values in the order of [`launch_options::launch_option_names`]. `stdio` has
+    /// for each of the command's descriptors one of ours, or -1 closed, -2 `/dev/null`, -3 a new
+    /// stream. `outputs` are our ends of the outputs that [`Host::open_streams`] created.
     #[napi(catch_unwind)]
     #[allow(clippy::needless_pass_by_value)] // N-API passes values.
     pub fn begin(
         &mut self,
         registry: &Registry,
         #[napi(ts_arg_type = "unknown[]")] options: Array,
+        stdio: Vec<i32>,
+        outputs: Vec<i32>,
     ) -> Result<Begun, Error<String>> {
         let invalid = |why: String| Error::new("ERR_INVALID_ARG_VALUE".to_owned(), why);
-        let options = LaunchOptions::read(&options).map_err(|error| invalid(error.reason.clone()))?;
-        let launch = options.launch(registry.instance.clone()).map_err(invalid)?;
+        let launch = Launch {
+            owner: registry.instance.clone(),
+            cookie_key: cookie::new_key(),
+            options: launch_options::read(&options).map_err(invalid)?,
+            stdio: convert::stdio(&stdio).map_err(invalid)?,
+            outputs,
+        };
         match self.launcher.begin(launch) {
             Ok(mut pending) => {
-                let fds = self.keep(std::mem::take(&mut pending.streams));
+                let fds = self.store_streams(std::mem::take(&mut pending.streams));
                 let pid = pending.pid;
                 self.pending = Some(pending);
                 Ok(Begun { errno: 0, pid, fds })
             }
             Err(error) => {
                 let (errno, streams) = refused(error)?;
-                Ok(Begun { errno, pid: 0, fds: self.keep(streams) })
+                Ok(Begun { errno, pid: 0, fds: self.store_streams(streams) })
             }
         }
     }
 
-    /// Waits, if need be, until the command that was begun runs (errno 0) or has failed to.
+    /// Waits if necessary until the command runs (errno 0) or `exec` has failed.
     #[napi(catch_unwind)]
     pub fn finish(&mut self) -> Result<Finished, Error<String>> {
         let id = self.next;
-        let on_event = self.teller(id);
+        let on_event = self.event_callback(id);
         let Some(pending) = self.pending.take() else {
             return Ok(Finished { errno: Errno::ESRCH as i32, run: 0 });
         };
@@ -133,14 +138,14 @@ impl Host {
         }
     }
 
-    /// A number for a run that is to be adopted, so that its listener is in place before it says anything.
+    /// Reserves an ID for a run to adopt, so that its listener is ready before the first event.
     #[napi(catch_unwind)]
     pub fn reserve(&mut self) -> u32 {
         self.next = self.next.wrapping_add(1);
         self.next.wrapping_sub(1)
     }
 
-    /// Takes over the run of an entry, under a reserved number.
+    /// Adopts the run of an entry, under a reserved ID.
     #[napi(catch_unwind, ts_return_type = "Promise<string>")]
     pub fn adopt<'env>(
         &self,
@@ -149,8 +154,9 @@ impl Host {
         key: String,
         run: u32,
     ) -> Result<Object<'env>, Error<String>> {
-        let (instance, runs, on_event) = (registry.instance.clone(), self.runs.clone(), self.teller(run));
-        registry::in_background(env, move || {
+        let (instance, runs, on_event) =
+            (registry.instance.clone(), self.runs.clone(), self.event_callback(run));
+        in_background(env, move || {
             let adopted = spawn::adopt::adopt(&instance, &key, on_event);
             let adopted = adopted.map_err(|error| Failure::new(error.code(), &error))?;
             runs.lock().unwrap_or_else(PoisonError::into_inner).extend(adopted.map(|adopted| (run, adopted)));
@@ -158,7 +164,7 @@ impl Host {
         })
     }
 
-    fn teller(&self, run: u32) -> spawn::OnEvent {
+    fn event_callback(&self, run: u32) -> spawn::OnEvent {
         let listener = self.listener.clone();
         Arc::new(move |event| {
             listener.call(Event::new(run, event), ThreadsafeFunctionCallMode::NonBlocking);
@@ -169,132 +175,95 @@ impl Host {
         self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands a stream over to the caller, as a descriptor of its. Until then it is closed with us. -1 if there is none.
-    #[napi(catch_unwind)]
-    pub fn take_stream(&mut self, stream: i32) -> i32 {
-        self.streams.remove(&stream).and_then(|stream| spawn::hand_out(stream).ok()).unwrap_or(-1)
-    }
-
-    /// Closes a stream that nobody has taken.
-    #[napi(catch_unwind)]
-    pub fn close_stream(&mut self, stream: i32) {
-        self.streams.remove(&stream);
-    }
-
-    /// Two ends over which a helper can lend us an end of a channel: ours, a stream, and its standard input, which is a descriptor as well.
-    /// On Windows it is nothing else, and Node's to close.
-    #[napi(catch_unwind)]
-    pub fn open_borrowing(&mut self) -> Result<Vec<i32>, Error<String>> {
-        let (ours, theirs) = spawn::borrow::open().map_err(failed_spawn)?;
-        if cfg!(windows) {
-            let theirs = spawn::hand_out(theirs).map_err(failed_spawn)?;
-            return Ok([self.keep(vec![Some(ours)]), vec![theirs]].concat());
-        }
-        Ok(self.keep(vec![Some(ours), Some(theirs)]))
-    }
-
-    /// Waits for what the helper of this PID lends, and closes our end. It is a stream, to be closed.
-    #[napi(catch_unwind)]
-    pub fn borrow(&mut self, ours: i32, helper: u32) -> napi::Result<Borrowed> {
-        let ours = self.streams.remove(&ours).ok_or_else(|| system_error(Errno::EBADF))?;
-        let lent = spawn::borrow::receive(ours, helper).map_err(system_error)?;
-        let stream = spawn::number(&lent);
-        self.keep(vec![Some(lent)]);
-        Ok(Borrowed { stream, slot: convert::lent(stream) })
-    }
-
-    fn keep(&mut self, streams: Streams) -> Vec<i32> {
-        let numbers = streams.iter().map(|stream| stream.as_ref().map_or(-1, spawn::number)).collect();
-        self.streams.extend(streams.into_iter().flatten().map(|stream| (spawn::number(&stream), stream)));
-        numbers
-    }
-
-    /// Signals the root. Returns an errno, 0 if the request is on its way.
+    /// Signals the root process. Returns an errno, or 0 if the request was sent.
     #[napi(catch_unwind)]
     pub fn signal(&self, run: u32, signal: i32) -> i32 {
-        self.ask(run, |run| run.signal(signal))
+        self.with_run(run, |run| run.signal(signal))
     }
 
-    /// Ends the tree. Returns an errno, 0 if the request is on its way.
+    /// Terminates the tree. Returns an errno, or 0 if the request was sent.
     #[napi(catch_unwind)]
     #[allow(clippy::needless_pass_by_value)] // N-API passes values.
     pub fn cancel(&self, run: u32, signal: i32, grace_ms: f64, reason: String) -> i32 {
-        self.ask(run, |run| run.cancel(signal, convert::milliseconds(grace_ms), &reason))
+        self.with_run(run, |run| run.cancel(signal, convert::milliseconds(grace_ms), &reason))
     }
 
-    /// The caller has read some of a run's output.
+    /// Restarts the idle timeout: the caller has read output of the run.
     #[napi(catch_unwind)]
-    pub fn heard(&self, run: u32) {
-        self.ask(run, |run| {
-            run.heard();
+    pub fn output_read(&self, run: u32) {
+        self.with_run(run, |run| {
+            run.output_read();
             Ok(())
         });
     }
 
-    /// The caller reads the output at this descriptor from here on.
+    /// Notes that the caller reads the output at this descriptor from now on.
     #[napi(catch_unwind)]
     pub fn reading(&self, run: u32, fd: i32) {
-        self.ask(run, |run| {
+        self.with_run(run, |run| {
             run.reading(fd);
             Ok(())
         });
     }
 
-    /// Every deadline of the run comes so much later. Returns an errno, 0 if the request is on its way.
+    /// Extends every deadline of the run. Returns an errno, or 0 if the request was sent.
     #[napi(catch_unwind)]
     pub fn extend(&self, run: u32, ms: f64) -> i32 {
-        self.ask(run, |run| run.extend(convert::milliseconds(ms)))
+        self.with_run(run, |run| run.extend(convert::milliseconds(ms)))
     }
 
-    /// Somebody else reads the output at this descriptor from here on.
+    /// Notes that another reader reads the output at this descriptor from now on.
     #[napi(catch_unwind)]
-    pub fn lose(&self, run: u32, fd: i32) {
-        self.ask(run, |run| {
-            run.lose(fd);
+    pub fn hand_over(&self, run: u32, fd: i32) {
+        self.with_run(run, |run| {
+            run.hand_over(fd);
             Ok(())
         });
     }
 
-    /// The output with this name is about to be closed, and its name may be another's in a moment.
+    /// Notes that the caller is about to close this stream. Its descriptor or handle can be reused
+    /// at once.
     #[napi(catch_unwind)]
     pub fn closing(&self, run: u32, stream: i32) {
-        self.ask(run, |run| {
+        self.with_run(run, |run| {
             run.closing(stream);
             Ok(())
         });
     }
 
-    /// Asks what the tree uses; the answer is an event. Returns an errno, 0 if the request is on its way.
+    /// Requests the resource usage of the tree; the answer is an event. Returns an errno, or 0 if
+    /// the request was sent.
     #[napi(catch_unwind)]
     pub fn usage(&self, run: u32) -> i32 {
-        self.ask(run, Run::ask_usage)
+        self.with_run(run, Run::request_usage)
     }
 
-    /// Changes the size of its terminal. Returns an errno, 0 for success.
+    /// Changes the size of the run's terminal. Returns an errno, or 0.
     #[napi(catch_unwind)]
     pub fn resize(&self, run: u32, cols: u32, rows: u32) -> i32 {
-        self.ask(run, |run| run.resize(convert::size(cols, rows).ok_or(Errno::EINVAL)?))
+        self.with_run(run, |run| run.resize(convert::size(cols, rows).ok_or(Errno::EINVAL)?))
     }
 
-    /// The name of who is in the foreground of its terminal.
+    /// The name of the foreground process of the run's terminal.
     #[napi(catch_unwind)]
     pub fn foreground(&self, run: u32) -> Option<String> {
         self.runs().get(&run).and_then(Run::foreground)
     }
 
-    /// Forgets a run whose end has been heard.
+    /// Removes a run that has ended.
     #[napi(catch_unwind)]
     pub fn forget(&mut self, run: u32) {
         self.runs().remove(&run);
     }
 
-    /// The process is about to exit, and nobody waits for the native thread: every keeper is told here what it has to know.
+    /// Sends the rules to every keeper now: the process is about to exit, and does not wait for the
+    /// native thread.
     #[napi(catch_unwind)]
-    pub fn introduce_all(&self) {
-        self.runs().values().for_each(Run::introduce);
+    pub fn send_all_rules(&self) {
+        self.runs().values().for_each(Run::send_rules);
     }
 
-    /// Keeps the event loop alive, until `unref`.
+    /// Keeps the event loop alive until `unref`.
     #[napi(js_name = "ref", catch_unwind)]
     pub fn keep_alive(&mut self, env: Env) -> napi::Result<()> {
         #[allow(deprecated)]
@@ -307,7 +276,7 @@ impl Host {
         self.alive.unref(&env)
     }
 
-    fn ask(&self, run: u32, request: impl FnOnce(&Run) -> Result<(), Errno>) -> i32 {
+    fn with_run(&self, run: u32, request: impl FnOnce(&Run) -> Result<(), Errno>) -> i32 {
         match self.runs().get(&run).map(request) {
             Some(Ok(())) => 0,
             Some(Err(errno)) => errno as i32,
@@ -317,9 +286,10 @@ impl Host {
 }
 
 impl Drop for Host {
-    /// The JS thread is going away (a worker ended): its runs are treated as when a bot exits.
+    /// The JS thread ends (a worker has exited). Its runs get the same treatment as when a bot
+    /// exits.
     fn drop(&mut self) {
-        // A finalizer has nobody to catch a panic for it.
+        // Node does not catch a panic of a finalizer.
         let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             self.runs().values().for_each(Run::abandon);
             self.launcher.retire();
@@ -327,39 +297,41 @@ impl Drop for Host {
     }
 }
 
-/// Ends the readable side of an open stream whose writers are gone. Returns an errno, 0 for success.
+/// Sets the variables that the native code reads, in the order of the names from `start_variables`.
+/// JavaScript calls it first after it has loaded the addon. Then starts the trace. Returns why there
+/// is none, if the variable requests one.
 #[napi(catch_unwind)]
-pub fn end_stream(fd: i32) -> i32 {
-    spawn::end_stream(fd).err().map_or(0, |errno| errno as i32)
+pub fn capture_environment(values: Vec<Option<String>>) -> Option<String> {
+    start_environment::report_panics();
+    let mut values = values.into_iter();
+    start_environment::capture(start_environment::NAMES.map(|_| values.next().flatten()));
+    trace::start(start_environment::variable(trace::VARIABLE)).err()
 }
 
-/// How often a bot tells at most that it has read something of a run that may be silent for so long.
+/// The names of the environment variables that the native code reads.
 #[napi(catch_unwind)]
-pub fn told_every(limit_ms: f64) -> f64 {
-    convert::number(crate::run::silence::told_every(convert::milliseconds(limit_ms)))
+pub fn start_variables() -> Vec<&'static str> {
+    start_environment::NAMES.to_vec()
 }
 
-/// A command that cannot be started is an outcome; everything else is an exception.
+/// The shortest interval in milliseconds at which the bot calls `outputRead` for a run with this idle
+/// timeout.
+#[napi(catch_unwind)]
+pub fn output_report_interval(limit_ms: f64) -> f64 {
+    convert::number(crate::run::idle_timeout::report_interval(convert::milliseconds(limit_ms)))
+}
+
+/// Separates a command that cannot be started, which is a result, from all other errors, which
+/// throw.
 fn refused(error: LaunchError) -> Result<(i32, Streams), Error<String>> {
     match error {
-        // An errno without a name must not pass for success.
+        // An unknown errno may be 0, which must not look like success.
         LaunchError::Refused { errno, streams } => Ok(((errno as i32).max(1), streams)),
         error => Err(Error::new(error.code().to_owned(), error.to_string())),
     }
 }
 
-/// With the code that Node's own spawn has if there is no descriptor to be had.
-fn failed_spawn(errno: Errno) -> Error<String> {
-    let code = format!("{errno:?}");
-    let message = format!("spawn {code}");
-    Error::new(code, message)
-}
-
-fn system_error(errno: Errno) -> Error {
-    Error::new(Status::GenericFailure, errno.to_string())
-}
-
-/// For the test that a panic becomes a JS error.
+/// Lets a test check that a panic becomes a JS error.
 #[cfg(feature = "failpoints")]
 #[napi(catch_unwind)]
 pub fn panic() {

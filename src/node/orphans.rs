@@ -1,4 +1,4 @@
-//! Suspects, and the deaths of owners, as JavaScript sees them.
+//! Suspected orphans and exits of owners, as JavaScript sees them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,7 +9,8 @@ use napi::{Error, Status};
 use napi_derive::napi;
 use serde::{Deserialize, Serialize};
 
-use super::registry::{Failure, Registry, in_background, no_thread, parse};
+use super::background::{Failure, in_background, no_thread, parse};
+use super::registry::Registry;
 use crate::identity::{self, ProcessRef};
 use crate::reap::suspects::{self, Look, LookError, Suspect, names::names};
 use crate::reap::{self, Line, Owners};
@@ -18,40 +19,48 @@ use crate::runtime;
 
 #[napi]
 impl Registry {
-    /// Everybody who may be an orphan although no entry names it, if its name is one that is looked for: as JSON, each with its names.
+    /// The processes that may be orphans although no entry names them, with their names, as JSON.
+    /// `to_end`: the caller is going to end some of them, which needs a completely readable
+    /// registry.
     #[napi(catch_unwind, ts_return_type = "Promise<string>")]
     pub fn suspects<'env>(
         &self,
         env: &'env Env,
         project: Option<String>,
+        to_end: bool,
     ) -> Result<Object<'env>, Error<String>> {
         let instance = self.instance.clone();
         in_background(env, move || {
-            let (look, project) =
-                (Look::take(&instance).map_err(|error| failure(&error))?, project.map(PathBuf::from));
+            let look = Look::take(&instance).and_then(|look| if to_end { look.whole() } else { Ok(look) });
+            let (look, project) = (look.map_err(|error| failure(&error))?, project.map(PathBuf::from));
             let now = now_ms();
-            Ok(look.suspects(project.as_deref()).iter().map(|it| Told::of(it, now)).collect::<Vec<_>>())
+            Ok(look
+                .suspects(project.as_deref())
+                .iter()
+                .map(|it| SuspectInfo::of(it, now))
+                .collect::<Vec<_>>())
         })
     }
 
-    /// Ends those of them that are named by their start tokens: `{startTokens, project?, graceMs}` in, what has become of each out.
+    /// Ends the suspects with the given start tokens. Takes `{startTokens, project?, graceMs}`, and
+    /// returns the result of each.
     #[napi(catch_unwind, ts_return_type = "Promise<string>")]
     pub fn end_suspects<'env>(&self, env: &'env Env, request: String) -> Result<Object<'env>, Error<String>> {
         let instance = self.instance.clone();
         in_background(env, move || {
-            let Sentence { start_tokens, project, grace_ms } = parse(&request)?;
+            let EndSuspects { start_tokens, project, grace_ms } = parse(&request)?;
             let grace = std::time::Duration::from_millis(grace_ms);
             suspects::end(&instance, start_tokens, project.as_deref(), grace).map_err(|error| failure(&error))
         })
     }
 
-    /// Writes lines to the event log, for what no reaper writes down.
+    /// Writes lines to the event log, for events that no reaper writes.
     #[napi(catch_unwind, ts_return_type = "Promise<string>")]
-    pub fn note<'env>(&self, env: &'env Env, lines: String) -> Result<Object<'env>, Error<String>> {
+    pub fn log_events<'env>(&self, env: &'env Env, lines: String) -> Result<Object<'env>, Error<String>> {
         let instance = self.instance.clone();
         in_background(env, move || {
             let lines: Vec<Line> = parse(&lines)?;
-            reap::write_down(&instance, &lines);
+            reap::log_events(&instance, &lines);
             Ok(())
         })
     }
@@ -61,17 +70,19 @@ fn failure(error: &LookError) -> Failure {
     Failure::new(error.code(), error)
 }
 
+/// The request to end suspects.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Sentence {
+struct EndSuspects {
     start_tokens: Vec<ProcessRef>,
     project: Option<PathBuf>,
     grace_ms: u64,
 }
 
+/// A suspect as JavaScript gets it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Told {
+struct SuspectInfo {
     pid: i32,
     start_token: ProcessRef,
     ppid: i32,
@@ -83,10 +94,10 @@ struct Told {
     owner: Option<i32>,
 }
 
-impl Told {
+impl SuspectInfo {
     fn of(suspect: &Suspect, now: u64) -> Self {
         let Suspect { stat, details, in_project, owner } = *suspect;
-        // Of whom that is not known, nobody shall say that it is old enough.
+        // Without a known start time the age is 0, so no age limit selects the process.
         let started = identity::started_at_ms(stat.start).unwrap_or(now);
         Self {
             pid: stat.pid,
@@ -105,7 +116,7 @@ impl Told {
 /// Weak: it does not keep the event loop alive.
 type Listener = ThreadsafeFunction<(), (), (), Status, false, true>;
 
-/// Calls back when an owner that the registry names has died.
+/// Calls back when an owner in the registry exits.
 #[napi]
 pub struct OwnerWatch {
     instance: Instance,
@@ -119,17 +130,18 @@ impl OwnerWatch {
     pub fn new(registry: &Registry, on_death: Function<(), ()>) -> napi::Result<Self> {
         let listener: Listener =
             on_death.build_threadsafe_function().weak::<true>().callee_handled::<false>().build()?;
-        let tell = move || {
+        let notify = move || {
             listener.call((), ThreadsafeFunctionCallMode::NonBlocking);
         };
-        Ok(Self { instance: registry.instance.clone(), owners: Owners::new(tell) })
+        Ok(Self { instance: registry.instance.clone(), owners: Owners::new(notify) })
     }
 
-    /// Has another look at who they are, in the background. A registry that cannot be read is for whoever reads it to complain of.
+    /// Reads the owners from the registry again, in the background. Ignores an unreadable registry:
+    /// the caller that reads it reports that.
     #[napi(catch_unwind)]
-    pub fn follow(&self) -> Result<(), Error<String>> {
+    pub fn refresh(&self) -> Result<(), Error<String>> {
         let (instance, owners) = (self.instance.clone(), self.owners.clone());
-        runtime::in_background(move || drop(owners.follow(&instance))).map_err(|error| no_thread(&error))
+        runtime::in_background(move || drop(owners.refresh(&instance))).map_err(|error| no_thread(&error))
     }
 
     #[napi(catch_unwind)]

@@ -1,49 +1,49 @@
-//! The registry as JavaScript sees it. Structured values travel as JSON: their shapes are those of the file.
+//! The registry as JavaScript uses it. Structured values are JSON, with the shapes of the registry
+//! file.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use napi::bindgen_prelude::{Env, Function, Object};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
-use napi::{Error, JsDeferred, Status};
+use napi::{Error, Status};
 use napi_derive::napi;
-use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize};
 
-use super::convert::{Process, milliseconds};
-use crate::contain;
-use crate::identity::{self, ProcessRef};
-use crate::observe::counters::Snapshot;
-use crate::observe::orphan_log::OrphanLog;
-use crate::reap::{self, Decided, Done, Planned, Verb};
-use crate::registry::{self, Instance, Kept, Record, ScopeLock};
+use super::background::{Failure, in_background, parse};
+use super::convert::{End, coded, json, milliseconds};
+use super::reap_plan::{Plan, PlanRequest, PlanResult};
+use crate::counters::Snapshot;
+use crate::reap::{self, Planned, Verdict};
+use crate::registry::orphan_log::OrphanLog;
+use crate::registry::{self, Contents, Filter, Instance, Record, ScopeLock, UnreadableContent};
+use crate::run::Force;
 use crate::run::reason::Reason;
-use crate::run::{ExitStatus, Force};
-use crate::runtime;
 use crate::spawn::register;
 
-/// How long the end of the process may wait for the file to be brought up to date.
+/// How long the exit of the process may wait for the checkpoint of the registry.
 const FLUSH_LIMIT: Duration = Duration::from_millis(200);
 
-/// Plans that are neither carried out nor forgotten, by the number that whoever wanted them has given them.
+/// Plans that are neither carried out nor discarded, by the ID that the caller chose.
 type Plans = HashMap<u32, Arc<Vec<Planned>>>;
 
-type TroubleListener = ThreadsafeFunction<String, (), String, Status, false, true>;
+type WarningListener = ThreadsafeFunction<String, (), String, Status, false, true>;
 
-/// A supervisor's share of a registry.
+/// A supervisor's part of a registry.
 #[napi]
 pub struct Registry {
     pub(super) instance: Instance,
     plans: Arc<Mutex<Plans>>,
-    /// Held for the time of one spawn.
+    /// The lock of a scope, held during one spawn.
     scope: Option<ScopeLock>,
+    is_closed: bool,
 }
 
 #[napi]
 impl Registry {
-    /// Touches no disk.
+    /// Opens no file.
     #[napi(constructor, catch_unwind)]
     #[allow(clippy::needless_pass_by_value)] // N-API passes values.
     pub fn new(
@@ -51,51 +51,59 @@ impl Registry {
         instance_id: String,
         lease_ms: f64,
         event_log: Option<String>,
-        on_trouble: Function<String, ()>,
+        on_warning: Function<String, ()>,
     ) -> Result<Self, Error<String>> {
         let registry =
             registry::Registry::at(PathBuf::from(path)).map_err(|error| coded(error.code(), &error))?;
-        let listener: TroubleListener = on_trouble
+        let listener: WarningListener = on_warning
             .build_threadsafe_function()
             .weak::<true>()
             .callee_handled::<false>()
             .build()
             .map_err(|error| coded("ERR_OWNED_NATIVE", &error))?;
-        registry.on_trouble(Box::new(move |trouble| {
-            if let Ok(json) = serde_json::to_string(trouble) {
-                listener.call(json, ThreadsafeFunctionCallMode::NonBlocking);
-            }
-        }));
+        registry.on_warning(
+            &instance_id,
+            Box::new(move |warning| {
+                if let Ok(json) = serde_json::to_string(warning) {
+                    listener.call(json, ThreadsafeFunctionCallMode::NonBlocking);
+                }
+            }),
+        );
         let lease = Duration::from_millis(milliseconds(lease_ms));
         let orphan_log = event_log.map(|path| Arc::new(OrphanLog::new(path.into())));
         let instance = Instance { registry, id: instance_id, lease, counters: Arc::default(), orphan_log };
-        Ok(Self { instance, plans: Arc::default(), scope: None })
+        Ok(Self { instance, plans: Arc::default(), scope: None, is_closed: false })
     }
 
-    /// The entries that match a filter, or all, everybody's, as JSON.
+    /// The entries of all bots that match a filter, or all entries, as JSON. `present`: with their
+    /// current state instead of the recorded one.
     #[napi(catch_unwind)]
-    pub fn list(&self, filter: Option<String>) -> Result<String, Error<String>> {
-        let registry = self.instance.registry;
-        let table = match filter {
+    pub fn list(&self, filter: Option<String>, present: bool) -> Result<String, Error<String>> {
+        let registry = &self.instance.registry;
+        let contents = match filter {
             Some(filter) => {
                 let filter: Filter =
                     serde_json::from_str(&filter).map_err(|error| coded("ERR_INVALID_ARG_VALUE", &error))?;
-                registry.load_wanted(|record| filter.matches(record))
+                registry.matching(&filter)
             }
-            None => registry.load(),
+            None => registry.contents(),
         };
-        json(&table.map_err(|error| coded(error.code(), &error))?.sorted())
+        let Contents { table, flaw } = contents.map_err(|error| coded(error.code(), &error))?;
+        if present {
+            return json(&Found { found: reap::present(&self.instance, &table), flaw });
+        }
+        json(&Found { found: table.sorted(), flaw })
     }
 
-    /// The entries that match a filter, likewise, but without holding up the event loop.
+    /// Like `list` with a filter, but without blocking the event loop.
     #[napi(catch_unwind, ts_return_type = "Promise<string>")]
     pub fn find<'env>(&self, env: &'env Env, filter: String) -> Result<Object<'env>, Error<String>> {
         let instance = self.instance.clone();
         in_background(env, move || {
             let filter: Filter = parse(&filter)?;
-            let table = instance.registry.load_wanted(|record| filter.matches(record));
-            let table = table.map_err(|error| Failure::new(error.code(), &error))?;
-            Ok(table.sorted().into_iter().cloned().collect::<Vec<_>>())
+            let contents = instance.registry.matching(&filter);
+            let Contents { table, flaw } = contents.map_err(|error| Failure::new(error.code(), &error))?;
+            Ok(Found { found: table.sorted().into_iter().cloned().collect::<Vec<_>>(), flaw })
         })
     }
 
@@ -104,27 +112,32 @@ impl Registry {
     pub fn survey<'env>(&self, env: &'env Env) -> Result<Object<'env>, Error<String>> {
         let instance = self.instance.clone();
         in_background(env, move || {
-            reap::survey::survey(&instance).map_err(|error| Failure::new(error.code(), &error))
+            let surveyed = reap::survey::survey(&instance);
+            let (found, flaw) = surveyed.map_err(|error| Failure::new(error.code(), &error))?;
+            Ok(Found { found, flaw })
         })
     }
 
-    /// Records a running process. JSON in, the record as JSON out.
+    /// Registers a running process. Takes JSON, and returns the record as JSON.
     #[napi(catch_unwind)]
     #[allow(clippy::needless_pass_by_value)]
     pub fn register(&self, entry: String) -> Result<String, Error<String>> {
-        let wish = serde_json::from_str(&entry).map_err(|error| coded("ERR_INVALID_ARG_VALUE", &error))?;
-        let record = register::register(&self.instance, wish).map_err(|error| coded(error.code(), &error))?;
+        let registration =
+            serde_json::from_str(&entry).map_err(|error| coded("ERR_INVALID_ARG_VALUE", &error))?;
+        let record =
+            register::register(&self.instance, registration).map_err(|error| coded(error.code(), &error))?;
         json(&record)
     }
 
-    /// This process's own entries as JSON: the one with that run id, or that PID, or all.
+    /// This process's own entries as JSON: the one with this run id, or this PID, or all.
     #[napi(catch_unwind)]
     #[allow(clippy::needless_pass_by_value)]
     pub fn own(&self, run_id: Option<String>, pid: Option<i32>) -> Result<String, Error<String>> {
         json(&self.instance.registry.own(run_id.as_deref(), pid))
     }
 
-    /// Takes the right to start the only run of a scope, until it is released. False if something lives in it, or is about to.
+    /// Locks a scope, so that no other bot starts a run in it, until `release_scope`. False if the
+    /// scope has a run, or another bot holds the lock.
     #[napi(catch_unwind)]
     #[allow(clippy::needless_pass_by_value)]
     pub fn lock_scope(&mut self, scope: String) -> Result<bool, Error<String>> {
@@ -138,7 +151,7 @@ impl Registry {
         self.scope = None;
     }
 
-    /// A run that was never started is over, for that reason.
+    /// Counts the end of a run that never started, with this reason.
     #[napi(catch_unwind)]
     #[allow(clippy::needless_pass_by_value)]
     pub fn count_unstarted(&self, reason: String) {
@@ -146,21 +159,39 @@ impl Registry {
         self.instance.counters.ended(reason, Force::Nothing);
     }
 
-    /// Forgets registered processes of this bot. Returns how many.
+    /// Drops the entries of registered processes of this bot. Returns their number.
     #[napi(catch_unwind)]
     #[allow(clippy::needless_pass_by_value)]
     pub fn unregister(&self, keys: Vec<String>) -> u32 {
         let mut count = 0;
         for (entry, record) in keys.iter().filter_map(|key| self.instance.registry.entry(key)) {
             if record.keeper.is_none() {
-                entry.over();
+                entry.remove();
                 count += 1;
             }
         }
         count
     }
 
-    /// What a reaper would do, as a plan of that number. Changes nothing.
+    /// Replaces labels (a JSON object) and metadata (a JSON value, if any) of an entry of this
+    /// process. False if there is no such entry.
+    #[napi(catch_unwind)]
+    #[allow(clippy::needless_pass_by_value)] // N-API passes values.
+    pub fn update(
+        &self,
+        key: String,
+        labels: String,
+        metadata: Option<String>,
+    ) -> Result<bool, Error<String>> {
+        let invalid = |error: serde_json::Error| coded("ERR_INVALID_ARG_VALUE", &error);
+        let labels = serde_json::from_str(&labels).map_err(invalid)?;
+        let metadata = metadata.map(|json| serde_json::from_str(&json)).transpose().map_err(invalid)?;
+        let Some((entry, _)) = self.instance.registry.entry(&key) else { return Ok(false) };
+        entry.update(labels, metadata);
+        Ok(true)
+    }
+
+    /// Returns what a reaper would do, as a plan with this ID. Changes nothing.
     #[napi(catch_unwind, ts_return_type = "Promise<string>")]
     pub fn plan<'env>(
         &self,
@@ -172,60 +203,62 @@ impl Registry {
         let (instance, plans) = (self.instance.clone(), self.plans.clone());
         in_background(env, move || {
             let plan = reap::plan(&instance, bot_pid, steal_from_live);
-            let plan = Arc::new(plan.map_err(|error| Failure::new(error.code(), &error))?);
-            plans.lock().unwrap_or_else(PoisonError::into_inner).insert(id, plan.clone());
-            Ok(Plan(plan))
+            let reap::Plan { planned, flaw } = plan.map_err(|error| Failure::new(error.code(), &error))?;
+            let planned = Arc::new(planned);
+            plans.lock().unwrap_or_else(PoisonError::into_inner).insert(id, planned.clone());
+            Ok(Plan { planned, flaw })
         })
     }
 
-    /// A plan that is not going to be carried out.
+    /// Discards a plan.
     #[napi(catch_unwind)]
     pub fn forget_plan(&self, id: u32) {
         self.plans.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
     }
 
-    /// Does it, once: `{id, adopt, changes: [[index, action], …], graceMs?}` in, what has become of each entry out.
+    /// Carries a plan out, once. Takes `{id, adopt, changes: [[index, verdict], …], graceMs?}`, and
+    /// returns the result of each entry.
     #[napi(catch_unwind, ts_return_type = "Promise<string>")]
     pub fn carry_out<'env>(&self, env: &'env Env, plan: String) -> Result<Object<'env>, Error<String>> {
         let (instance, plans) = (self.instance.clone(), self.plans.clone());
         in_background(env, move || {
-            let Order { id, adopt, changes, grace_ms } = parse(&plan)?;
+            let PlanRequest { id, adopt, changes, grace_ms } = parse(&plan)?;
             let Some(plan) = plans.lock().unwrap_or_else(PoisonError::into_inner).remove(&id) else {
-                return Err(Failure::new("ERR_OWNED_NATIVE", &"there is no such plan any more"));
+                return Err(Failure::new("ERR_OWNED_NATIVE", &"the reap plan does not exist any more"));
             };
             let mut planned = Arc::unwrap_or_clone(plan);
-            for planned in planned.iter_mut().filter(|planned| adopt && planned.decided.action == Verb::End) {
-                planned.decided.action = Verb::Adopt;
+            for planned in planned.iter_mut().filter(|_| adopt) {
+                planned.apply(Verdict::Adopt);
             }
-            for (index, action) in changes {
+            for (index, verdict) in changes {
                 if let Some(planned) = planned.get_mut(index) {
-                    planned.decided.action = action;
+                    planned.apply(verdict);
                 }
             }
             let done = reap::carry_out(&instance, &mut planned, grace_ms);
             let done = done.map_err(|error| Failure::new(error.code(), &error))?;
-            Ok(Carried { done, _planned: planned })
+            Ok(PlanResult { done, _planned: planned })
         })
     }
 
-    /// Ends the trees of entries, whoever's they are.
+    /// Ends the trees of entries, of this or of another owner.
     #[napi(catch_unwind, ts_return_type = "Promise<string>")]
     pub fn end<'env>(&self, env: &'env Env, request: String) -> Result<Object<'env>, Error<String>> {
         let instance = self.instance.clone();
         in_background(env, move || {
             let EndRequest { keys, signal, grace_ms, reason } = parse(&request)?;
             let records = instance.entries(&keys).map_err(|error| Failure::new(error.code(), &error))?;
-            Ok(reap::at_once(records, |record| end_one(&instance, record, signal, grace_ms, &reason)))
+            Ok(reap::in_parallel(records, |record| end_one(&instance, record, signal, grace_ms, &reason)))
         })
     }
 
-    /// What has happened to this supervisor's runs so far, as JSON.
+    /// The counters of this supervisor's runs, as JSON.
     #[napi(catch_unwind)]
     pub fn metrics(&self) -> Result<String, Error<String>> {
         json(&self.snapshot())
     }
 
-    /// The same in Prometheus' text format.
+    /// The counters in Prometheus' text format.
     #[napi(catch_unwind)]
     pub fn metrics_text(&self) -> String {
         self.snapshot().text()
@@ -235,72 +268,47 @@ impl Registry {
         self.instance.counters.snapshot(self.instance.registry.count(&self.instance.id))
     }
 
-    /// Brings the file up to date, for the end of the process.
+    /// Writes a checkpoint of the registry, before the process exits.
     #[napi(catch_unwind)]
     pub fn flush(&self) {
         self.instance.registry.flush(FLUSH_LIMIT);
     }
-}
 
-/// A plan as it is told: every record, the decisions that there are, and which of them is about which record.
-struct Plan(Arc<Vec<Planned>>);
+    /// Closes this supervisor. Resolves when the file is up to date. If no other supervisor uses
+    /// the path, the registry's thread has ended, too.
+    #[napi(catch_unwind, ts_return_type = "Promise<string>")]
+    pub fn close<'env>(&mut self, env: &'env Env) -> Result<Object<'env>, Error<String>> {
+        let registry = self.instance.registry.clone();
+        self.release();
+        in_background(env, move || {
+            registry.wait_closed();
+            Ok(serde_json::json!({}))
+        })
+    }
 
-impl Serialize for Plan {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut decisions: Vec<Decided> = Vec::new();
-        let mut index = |decided: &Decided| {
-            decisions.iter().position(|known| known == decided).unwrap_or_else(|| {
-                decisions.push(*decided);
-                decisions.len() - 1
-            })
-        };
-        let of: Vec<usize> = self.0.iter().map(|planned| index(&planned.decided)).collect();
-        let records: Vec<&Kept> = self.0.iter().map(|planned| &*planned.record).collect();
-        let mut plan = serializer.serialize_struct("Plan", 3)?;
-        plan.serialize_field("decisions", &decisions)?;
-        plan.serialize_field("of", &of)?;
-        plan.serialize_field("records", &records)?;
-        plan.end()
+    fn release(&mut self) {
+        if !std::mem::replace(&mut self.is_closed, true) {
+            self.plans.lock().unwrap_or_else(PoisonError::into_inner).clear();
+            self.scope = None;
+            self.instance.registry.close(&self.instance.id);
+        }
     }
 }
 
-/// What has become of a plan.
+impl Drop for Registry {
+    /// The JS thread ends (a worker has exited) without a close of its supervisor.
+    fn drop(&mut self) {
+        // Node does not catch a panic of a finalizer.
+        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.release()));
+    }
+}
+
+/// Entries of the registry, and what could not be read.
 #[derive(Serialize)]
-#[serde(transparent)]
-struct Carried {
-    done: Vec<Done>,
-    /// To take thousands of records apart takes time: that is done when everything is told.
-    #[serde(skip)]
-    _planned: Vec<Planned>,
-}
-
-/// To carry a plan out, but for what a policy wants otherwise.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Order {
-    id: u32,
-    /// Whatever would be ended is to be taken over.
-    adopt: bool,
-    changes: Vec<(usize, Verb)>,
-    grace_ms: Option<u64>,
-}
-
-/// What is given must match. What else is wanted is for the caller to sort out.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Filter {
-    run_id: Option<String>,
-    session_id: Option<String>,
-    scope_key: Option<String>,
-}
-
-impl Filter {
-    fn matches(&self, record: &Record) -> bool {
-        let same = |wanted: &Option<String>, has: Option<&String>| wanted.is_none() || wanted.as_ref() == has;
-        same(&self.run_id, Some(&record.run_id))
-            && same(&self.session_id, record.session_id.as_ref())
-            && same(&self.scope_key, record.scope_key.as_ref())
-    }
+struct Found<T> {
+    found: T,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    flaw: Option<UnreadableContent>,
 }
 
 #[derive(Deserialize)]
@@ -312,36 +320,16 @@ struct EndRequest {
     reason: String,
 }
 
+/// The result of an [`EndRequest`] for one entry.
 #[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
 struct EndedRun {
     key: String,
     record: Record,
     outcome: &'static str,
-    ending: &'static str,
-    reason: Reason,
-    exit_code: Option<i64>,
-    signal: Option<i32>,
-    limit_ms: u64,
-    escaped: Vec<Listed>,
-    survivors: Vec<Listed>,
+    #[serde(flatten)]
+    end: End,
+    #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
-}
-
-/// A process in a report.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Listed {
-    pid: i32,
-    start_token: String,
-    command: String,
-    why: String,
-}
-
-impl From<Process> for Listed {
-    fn from(Process { pid, start_token, command, why }: Process) -> Self {
-        Self { pid, start_token, command, why }
-    }
 }
 
 fn end_one(
@@ -352,109 +340,12 @@ fn end_one(
     reason: &str,
 ) -> EndedRun {
     let grace = Duration::from_millis(grace_ms.unwrap_or(record.grace_ms));
-    let ended = reap::end_and_note(instance, &record, signal, grace, reason);
-    let (error, reason) = (ended.failure(), ended.reason());
+    let ended = reap::end_and_log(instance, &record, signal, grace, reason);
+    let error = ended.failure();
     let outcome = match &error {
         Some(_) => "failed",
-        None if ended.was_ended() => "ended",
+        None if ended.was_terminated() => "ended",
         None => "already-exited",
     };
-    let listed = |list: Vec<_>| list.into_iter().map(|info| Process::from(info).into()).collect();
-    EndedRun {
-        key: record.key(),
-        record,
-        outcome,
-        ending: ended.ending.name(),
-        reason,
-        exit_code: ended.status.and_then(ExitStatus::code),
-        signal: ended.status.and_then(ExitStatus::signal),
-        limit_ms: ended.limit_ms,
-        escaped: listed(ended.escaped),
-        survivors: listed(ended.survivors),
-        error,
-    }
-}
-
-/// What JavaScript gets instead of a rejection: those carry no code of ours.
-#[derive(Serialize)]
-pub(super) struct Failure {
-    code: &'static str,
-    message: String,
-}
-
-impl Failure {
-    pub(super) fn new(code: &'static str, error: &dyn std::fmt::Display) -> Self {
-        Self { code, message: error.to_string() }
-    }
-}
-
-pub(super) fn parse<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Failure> {
-    serde_json::from_str(text).map_err(|error| Failure::new("ERR_INVALID_ARG_VALUE", &error))
-}
-
-/// Turns what was sent to the event loop into what JavaScript gets.
-type Resolver = Box<dyn FnOnce(Env) -> napi::Result<String> + Send>;
-
-/// A promise for what `job`, which may block, returns: as JSON, `{"error": …}` if it fails. A thread of its own, because it may
-/// take as long as a grace, and others must not wait for it.
-pub(super) fn in_background<T: Serialize>(
-    env: &Env,
-    job: impl FnOnce() -> Result<T, Failure> + Send + 'static,
-) -> Result<Object<'_>, Error<String>> {
-    // The thread first: a promise that nobody is left to settle would keep the event loop alive for ever.
-    let (hand_over, handed_over) = mpsc::sync_channel::<JsDeferred<String, Resolver>>(1);
-    let work = move || {
-        let Ok(deferred) = handed_over.recv() else { return };
-        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
-        let result =
-            result.unwrap_or_else(|_| Err(Failure::new("ERR_OWNED_NATIVE", &"the native side panicked")));
-        let text = match &result {
-            Ok(value) => serde_json::to_string(value),
-            Err(error) => serde_json::to_string(&serde_json::json!({ "error": error })),
-        };
-        deferred.resolve(Box::new(move |_| text.map_err(|error| Error::from_reason(error.to_string()))));
-    };
-    runtime::in_background(work).map_err(|error| no_thread(&error))?;
-    let (deferred, promise) =
-        env.create_deferred::<String, Resolver>().map_err(|error| coded("ERR_OWNED_NATIVE", &error))?;
-    // There is room for one, and whoever takes it waits for it.
-    let _ = hand_over.send(deferred);
-    Ok(promise)
-}
-
-/// Names a process for ever, or nothing if there is none, or if it cannot be identified.
-#[napi(catch_unwind)]
-pub fn capture_start_token(pid: i32) -> Option<String> {
-    if pid <= 0 {
-        return None;
-    }
-    ProcessRef::capture(pid).ok().map(|process| process.to_string())
-}
-
-/// What this system has to hold trees together with, as JSON.
-#[napi(catch_unwind)]
-pub fn offers() -> Result<String, Error<String>> {
-    json(&contain::offers::offers())
-}
-
-/// Whether the very process that the token names is alive. What is not a token, or cannot be judged, is not.
-#[napi(catch_unwind)]
-#[allow(clippy::needless_pass_by_value)]
-pub fn is_same_process(token: String) -> bool {
-    token.parse::<ProcessRef>().is_ok_and(|process| process.state() == identity::State::Alive)
-}
-
-fn json(value: &impl Serialize) -> Result<String, Error<String>> {
-    serde_json::to_string(value).map_err(|error| coded("ERR_OWNED_NATIVE", &error))
-}
-
-pub(super) fn no_thread(error: &std::io::Error) -> Error<String> {
-    let message = format!(
-        "no thread can be started for that ({error}). Nothing was done. Raise the limit of processes (ulimit -u, pids.max)."
-    );
-    coded("ERR_OWNED_NO_THREADS", &message)
-}
-
-fn coded(code: &str, error: &dyn std::fmt::Display) -> Error<String> {
-    Error::new(code.to_owned(), error.to_string())
+    EndedRun { key: record.key(), record, outcome, end: ended.into(), error }
 }

@@ -1,14 +1,15 @@
-//! What has to be known of a service: whether it is alive, and whether it is the one who answers.
+//! State of a service: whether its process is alive, and whether it is the one that listens on its
+//! port.
 
 use napi::Error;
 use napi::bindgen_prelude::{Env, Object};
 use napi_derive::napi;
 
-use super::registry::in_background;
+use super::background::in_background;
 use crate::identity::{ProcessRef, State};
 use crate::ports::{self, Whose};
 
-/// What has become of the process that the token names. What is not a token names nobody who could be judged.
+/// The state of the process with this start token. `unknown` for an invalid token.
 #[napi(catch_unwind, ts_return_type = "'alive' | 'exited' | 'recycled' | 'unknown'")]
 #[allow(clippy::needless_pass_by_value)] // N-API passes values.
 pub fn process_state(token: String) -> &'static str {
@@ -20,7 +21,8 @@ pub fn process_state(token: String) -> &'static str {
     }
 }
 
-/// Who answers at a port: `{whose: 'tree' | 'stranger' | 'unknown', pid?, command?}`. The tree is that of the run with this keeper.
+/// Which process listens on a port: `{whose: 'tree' | 'stranger' | 'unknown', pid?, command?}`.
+/// `tree` means the tree of this keeper.
 #[napi(catch_unwind, ts_return_type = "Promise<string>")]
 pub fn port_holder(
     env: &Env,

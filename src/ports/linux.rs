@@ -1,11 +1,13 @@
-//! By what `/proc` shows.
+//! Finds the process at a port with `/proc`.
 
 use std::fs;
 use std::net::IpAddr;
+use std::path::Path;
 
 use super::table::{self, Listener};
 use super::{Stranger, Whose};
 use crate::contain::snapshot::Snapshot;
+use crate::identity::helpers::is_helper;
 use crate::identity::{self, ProcessRef, State, read_stat};
 
 pub fn whose(address: IpAddr, port: u16, keeper: Option<&ProcessRef>) -> Whose {
@@ -15,14 +17,16 @@ pub fn whose(address: IpAddr, port: u16, keeper: Option<&ProcessRef>) -> Whose {
         .flat_map(|text| table::listeners(&text).collect::<Vec<_>>())
         .collect();
     let inodes = table::answering(&listeners, address, port);
-    // As long as the keeper lives, its number is nobody else's, and whoever descended from that number descended from it: hence last.
-    let judged = |holders: &[Holder]| {
+    // Check the keeper last: while it is alive, no other process has its PID, so the descent found
+    // before is correct.
+    let judge_holders = |holders: &[Holder]| {
         judge(&inodes, holders, keeper.is_some_and(|keeper| keeper.state() == State::Alive))
     };
-    // Nearly always the port is the tree's. To look at everybody takes a while, and who changes parents is missed by a look at the tree.
-    match judged(&in_tree(&inodes, keeper)) {
+    // Usually a process of the tree holds the port. The scan of all processes is slow. The scan of
+    // the tree is fast, but misses a process that is reparented meanwhile.
+    match judge_holders(&in_tree(&inodes, keeper)) {
         Whose::Tree => Whose::Tree,
-        _ => judged(&everywhere(&inodes, keeper)),
+        _ => judge_holders(&in_all_processes(&inodes, keeper)),
     }
 }
 
@@ -30,7 +34,7 @@ pub fn whose(address: IpAddr, port: u16, keeper: Option<&ProcessRef>) -> Whose {
 #[derive(Debug)]
 struct Holder {
     pid: i32,
-    /// `None`: it does not let us look.
+    /// `None` if its descriptors are unreadable.
     holds: Option<Vec<u64>>,
     is_in_tree: bool,
 }
@@ -42,15 +46,15 @@ impl Holder {
     }
 }
 
-/// Those below the keeper.
+/// The processes below the keeper.
 fn in_tree(inodes: &[u64], keeper: Option<&ProcessRef>) -> Vec<Holder> {
     let Some(keeper) = keeper.filter(|_| !inodes.is_empty()) else { return Vec::new() };
     let snapshot = Snapshot::take(keeper.pid);
-    snapshot.everybody().map(|stat| Holder::of(stat.pid, inodes, true)).collect()
+    snapshot.descendants().map(|stat| Holder::of(stat.pid, inodes, true)).collect()
 }
 
-/// All who hold one of them, and those below the keeper who may.
-fn everywhere(inodes: &[u64], keeper: Option<&ProcessRef>) -> Vec<Holder> {
+/// All processes that hold one of the sockets, and those that are unreadable.
+fn in_all_processes(inodes: &[u64], keeper: Option<&ProcessRef>) -> Vec<Holder> {
     if inodes.is_empty() {
         return Vec::new();
     }
@@ -65,10 +69,28 @@ fn everywhere(inodes: &[u64], keeper: Option<&ProcessRef>) -> Vec<Holder> {
         .collect()
 }
 
-/// The sockets of a process. `None` if it is there, and we may not look.
+/// The sockets of a process. `None` if the process exists but is unreadable.
+///
+/// The threads of a process share its descriptors. If the main thread has ended first,
+/// `/proc/PID/fd` is empty, but the folders of the other threads are not. That happens in a program
+/// that ends its main thread, and for a moment in every killed process.
 fn sockets(pid: i32) -> Option<Vec<u64>> {
-    let descriptors = match fs::read_dir(format!("/proc/{pid}/fd")) {
+    let stat = read_stat(pid).ok();
+    if !stat.is_some_and(|stat| stat.state == 'Z' && !stat.is_dead()) {
+        return sockets_in(&Path::new("/proc").join(pid.to_string()), pid);
+    }
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    threads.map(|thread| sockets_in(&thread.path(), pid)).try_fold(Vec::new(), |mut all, sockets| {
+        all.extend(sockets?);
+        Some(all)
+    })
+}
+
+fn sockets_in(process: &Path, pid: i32) -> Option<Vec<u64>> {
+    let descriptors = match fs::read_dir(process.join("fd")) {
         Ok(descriptors) => descriptors,
+        // Keepers and zygotes are unreadable by design, and hold no ports.
+        Err(_) if read_stat(pid).is_ok_and(|stat| is_helper(&stat.comm)) => return Some(Vec::new()),
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => return None,
         Err(_) => return Some(Vec::new()),
     };
@@ -79,8 +101,9 @@ fn sockets(pid: i32) -> Option<Vec<u64>> {
     Some(targets.filter_map(inode).collect())
 }
 
-/// A socket that is held by somebody of the tree is the tree's, whoever else has it: it was handed down. One that nobody is seen to hold
-/// may be held by whoever does not let us look: another user, who is a stranger, unless the tree has such a member.
+/// A socket that a process of the tree holds belongs to the tree, even if other processes hold it
+/// too: it was inherited. A socket without a visible holder belongs to an unreadable process. That
+/// is a process of another user and therefore a stranger, unless the tree has an unreadable member.
 fn judge(inodes: &[u64], holders: &[Holder], has_tree: bool) -> Whose {
     let in_tree = |holder: &&Holder| has_tree && holder.is_in_tree;
     let has = |holder: &Holder, inode: &u64| holder.holds.as_ref().is_some_and(|held| held.contains(inode));
@@ -106,8 +129,8 @@ mod tests {
     use std::net::{Ipv4Addr, TcpListener};
 
     #[test]
-    fn a_port_is_the_trees_only_if_all_who_may_answer_are_in_it() {
-        // No such process: it has no name.
+    fn a_port_belongs_to_the_tree_only_if_the_tree_holds_every_listener() {
+        // No process has this PID, so it has no name.
         let pid = i32::MAX;
         let ours = |inode| Holder { pid, holds: Some(vec![inode]), is_in_tree: true };
         let theirs = |inode| Holder { is_in_tree: false, ..ours(inode) };
@@ -115,21 +138,33 @@ mod tests {
         let named = Whose::Stranger(Stranger { pid: Some(pid), command: None });
         let nameless = Whose::Stranger(Stranger::default());
         let cases = [
-            ("ours", vec![1], vec![ours(1)], true, Whose::Tree),
-            ("handed down by a stranger", vec![1], vec![theirs(1), ours(1)], true, Whose::Tree),
-            ("somebody else's", vec![1], vec![theirs(1)], true, named.clone()),
-            ("shared with a stranger's own", vec![1, 2], vec![ours(1), theirs(2)], true, named.clone()),
-            ("ours, but the keeper is gone", vec![1], vec![ours(1)], false, named),
-            ("another user's", vec![1], vec![], true, nameless.clone()),
-            ("another user's, and ours holds another", vec![1], vec![ours(2)], true, nameless),
+            ("held by the tree", vec![1], vec![ours(1)], true, Whose::Tree),
             (
-                "perhaps of one of ours who became another user",
+                "inherited from a process outside the tree",
+                vec![1],
+                vec![theirs(1), ours(1)],
+                true,
+                Whose::Tree,
+            ),
+            ("held by another process", vec![1], vec![theirs(1)], true, named.clone()),
+            ("another process listens there too", vec![1, 2], vec![ours(1), theirs(2)], true, named.clone()),
+            ("held by the tree, but the keeper is gone", vec![1], vec![ours(1)], false, named),
+            ("held by another user", vec![1], vec![], true, nameless.clone()),
+            (
+                "held by another user, and the tree holds another socket",
+                vec![1],
+                vec![ours(2)],
+                true,
+                nameless,
+            ),
+            (
+                "perhaps held by a member that became another user",
                 vec![1],
                 vec![hidden(true)],
                 true,
                 Whose::Unknown,
             ),
-            ("of nobody here", vec![], vec![], true, Whose::Unknown),
+            ("no listener here", vec![], vec![], true, Whose::Unknown),
         ];
         for (name, inodes, holders, has_tree, expected) in cases {
             assert_eq!(judge(&inodes, &holders, has_tree), expected, "{name}");
@@ -137,11 +172,11 @@ mod tests {
     }
 
     #[test]
-    fn our_own_port_is_found_and_is_a_strangers_to_any_run() {
+    fn a_port_of_this_process_is_a_strangers_for_a_run_without_it() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let Whose::Stranger(stranger) = whose(Ipv4Addr::LOCALHOST.into(), port, None) else {
-            panic!("nobody was found")
+            panic!("no stranger was found")
         };
         assert_eq!(stranger.pid, Some(std::process::id().cast_signed()));
         let parent = read_stat(std::process::id().cast_signed()).unwrap().ppid;

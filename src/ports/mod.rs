@@ -1,12 +1,12 @@
-//! Who answers at a port of this machine: a run's tree, or somebody else.
+//! Finds which process answers at a port of this machine: one of a run's tree, or another one.
 //!
-//! That a port answers proves nothing: a stranger may have been faster than the service that was to listen there. So the kernel is asked
-//! whose socket it is.
+//! A port that answers proves nothing: another process may have bound it before the service did. So
+//! this checks in the kernel's tables which process holds the socket.
 //!
-//! | | finds out by | says [`Whose::Unknown`] |
-//! |---|---|---|
-//! | Linux | the table of sockets, the descriptors of processes, and descent from the run's keeper | if nobody here listens there (a port of another machine or namespace), or the tree does not let us look |
-//! | elsewhere | – | always |
+//! Only Linux supports this: with the table of sockets, the descriptors of processes, and descent
+//! from the run's keeper. The result is [`Whose::Unknown`] if no process here listens there (the
+//! port belongs to another machine or namespace), or if a member of the tree is unreadable. On
+//! other systems it is always unknown.
 
 #[cfg(target_os = "linux")]
 mod linux;
@@ -22,24 +22,25 @@ use crate::identity::ProcessRef;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "whose", rename_all = "kebab-case")]
 pub enum Whose {
-    /// Every socket that may answer is held by a process below the keeper.
+    /// A process below the keeper holds every socket that may answer.
     Tree,
-    /// One of them is not.
+    /// A process outside the tree holds one of these sockets.
     Stranger(Stranger),
     Unknown,
 }
 
-/// Both are unknown if it is another user's.
+/// The other process. Both fields are unknown if it belongs to another user.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Stranger {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<i32>,
-    /// Its name as the kernel knows it.
+    /// The name that the kernel reports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
 }
 
-/// Who answers whoever connects to that address. Without a keeper there is no tree, and everybody is a stranger.
+/// Returns which process answers a connection to that address. Without a keeper there is no tree,
+/// and every process is a stranger.
 #[cfg(target_os = "linux")]
 pub fn whose(address: IpAddr, port: u16, keeper: Option<&ProcessRef>) -> Whose {
     linux::whose(address, port, keeper)

@@ -1,19 +1,19 @@
-//! The kernel's table of sockets, `/proc/net/tcp` and `tcp6`. Pure.
+//! Parser for the kernel's table of sockets, `/proc/net/tcp` and `tcp6`. Pure.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// `TCP_LISTEN`, as the table has it.
+/// `TCP_LISTEN` in the table.
 const LISTENING: &str = "0A";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listener {
     pub address: IpAddr,
     pub port: u16,
-    /// By this a process's descriptor names it: `socket:[inode]`.
+    /// The descriptor of a process names the socket by its inode: `socket:[inode]`.
     pub inode: u64,
 }
 
-/// The listening sockets of a table. Lines that are not understood are none: the kernel may add to it.
+/// The listening sockets of a table. Unknown lines are skipped, because the kernel may add some.
 pub fn listeners(text: &str) -> impl Iterator<Item = Listener> {
     text.lines().filter_map(listener)
 }
@@ -30,7 +30,7 @@ fn listener(line: &str) -> Option<Listener> {
     Some(Listener { address: parsed(address)?, port: u16::from_str_radix(port, 16).ok()?, inode })
 }
 
-/// Words of four bytes, each in the order of this machine.
+/// Parses an address: 32-bit words, each in the byte order of this machine.
 fn parsed(hex: &str) -> Option<IpAddr> {
     let word = |at: usize| u32::from_str_radix(hex.get(at..at + 8)?, 16).ok().map(u32::to_ne_bytes);
     match hex.len() {
@@ -46,8 +46,9 @@ fn parsed(hex: &str) -> Option<IpAddr> {
     }
 }
 
-/// The inodes of those that may answer whoever connects to that address: who listens at it, else who listens at all of its kind, else who
-/// listens at all of both kinds. That is the kernel's own order; several share one place only if all of them wanted that.
+/// The inodes of the sockets that may answer a connection to that address. The kernel's order is:
+/// listeners at the address itself, then at all addresses of its family, then at all addresses of
+/// both families. Several listeners share an address only if all of them allowed that.
 pub fn answering(listeners: &[Listener], address: IpAddr, port: u16) -> Vec<u64> {
     let address = address.to_canonical();
     let all =
@@ -79,13 +80,13 @@ mod tests {
    3: 00000000000000000000000000000000:1F93 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 204 1 0 100 0 0 10 0
 ";
 
-    fn everybody() -> Vec<Listener> {
+    fn all_listeners() -> Vec<Listener> {
         listeners(TCP).chain(listeners(TCP6)).collect()
     }
 
     #[test]
     #[cfg(target_endian = "little")]
-    fn a_connection_goes_to_the_most_particular_listener() {
+    fn a_connection_goes_to_the_most_specific_listener() {
         let cases: &[(&str, u16, &[u64])] = &[
             ("127.0.0.1", 8080, &[101]),
             ("::1", 8080, &[201]),
@@ -99,21 +100,21 @@ mod tests {
             ("127.0.0.1", 40000, &[]),
         ];
         for (address, port, inodes) in cases {
-            let found = answering(&everybody(), address.parse().unwrap(), *port);
+            let found = answering(&all_listeners(), address.parse().unwrap(), *port);
             assert_eq!(found, *inodes, "{address} {port}");
         }
     }
 
     #[test]
     #[cfg(target_endian = "little")]
-    fn all_who_share_a_place_are_told() {
+    fn all_listeners_that_share_an_address_are_returned() {
         let one = Listener { address: Ipv4Addr::LOCALHOST.into(), port: 80, inode: 1 };
         let both = [one, Listener { inode: 2, ..one }];
         assert_eq!(answering(&both, Ipv4Addr::LOCALHOST.into(), 80), [1, 2]);
     }
 
     #[test]
-    fn what_is_not_understood_is_no_listener() {
+    fn a_malformed_line_is_no_listener() {
         for line in
             ["", "sl", "0: 0100007F:1F90", "0: x:y z:0 0A a b c d e f", "0: 01:1F90 0:0 0A 0:0 0:0 0 0 0 7"]
         {

@@ -1,15 +1,15 @@
-//! Carrying bytes between a terminal and the two streams that stand for it.
+//! Copies bytes between a terminal's master and the two streams that the bot uses.
 //!
 //! ```text
 //!   stdin  ═══ input  ──► master ══ slave   0, 1, 2 of the command
 //!   stdout ═══ output ◄──
 //! ```
 //!
-//! Both directions push back: what the one side does not take is not read from the other. Between them at most one buffer
-//! is held, and only while the reader does not keep up.
+//! Both directions apply back-pressure: the relay does not read bytes that the other side cannot
+//! take. It holds at most one buffer of output, and only while the bot does not read.
 //!
-//! The terminal is over when it is told so ([`Terminal::over`]) *and* everything that was written to it has been passed on; or
-//! when nobody can read what it says any more: then it is hung up, as when a window is closed.
+//! The relay ends when [`Terminal::over`] was called *and* all output has been copied. It also ends
+//! when the bot has closed the output stream. Then the terminal hangs up, like a closed window.
 
 use std::cell::RefCell;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -28,92 +28,100 @@ use tokio::task::AbortHandle;
 
 use super::{Pair, Size};
 
-/// A read from a terminal gives 4 kB at most. So many bytes are collected before they are passed on, if they are there.
+/// Size of a batch. One read from a terminal returns at most 4 kB. The relay collects up to this
+/// many available bytes before it sends them.
 const BATCH: usize = 64 << 10;
 
-/// Whoever gives so much at once is likely to give more in a moment, which is waited for without going to sleep.
+/// A read of at least this many bytes is likely to be followed by more at once. The relay waits for
+/// them up to [`SPIN_LIMIT`] without sleeping.
 ///
-/// The kernel passes a terminal's bytes on in pieces of 4 kB, each by a worker of its own. A reader that asks for the next piece
-/// right after the last one has to wait for that worker, and is put to sleep and woken for each piece. Without that moment a
-/// stream was 0.8 to 0.9 times as fast as node-pty's on a quiet machine, and 1.2 times on a busy one. With it, it was 1.0 to 1.25
-/// times as fast on a busy one; a quiet one was not to be had. Of several ways tried there, this one was the best by little.
+/// The kernel delivers a terminal's bytes in pieces of 4 kB, through a kernel worker. A reader that
+/// asks for the next piece at once must wait for the worker, so it sleeps and wakes for each piece.
+///
+/// Measured against node-pty without this wait: 0.8 to 0.9 times as fast on an idle machine, 1.2
+/// times on a busy one. With it: 1.0 to 1.25 times on a busy machine; not measured on an idle one.
+/// Of several variants, this one was the fastest by a small margin.
 const STREAMING: usize = 2 << 10;
-const MOMENT: Duration = Duration::from_micros(20);
+const SPIN_LIMIT: Duration = Duration::from_micros(20);
 
-/// After so many batches in a row others have their turn.
+/// After this many batches the relay lets other tasks run.
 const BATCHES: usize = 4;
 
-/// On macOS these are properties of the socket, see [`Relay::output`].
+/// Do not block, and do not raise SIGPIPE. On macOS these are properties of the socket, see
+/// [`Relay::output`].
 #[cfg(target_os = "linux")]
-const NEITHER_WAIT_NOR_SIGNAL: MsgFlags = MsgFlags::MSG_NOSIGNAL.union(MsgFlags::MSG_DONTWAIT);
+const NO_WAIT_NO_SIGPIPE: MsgFlags = MsgFlags::MSG_NOSIGNAL.union(MsgFlags::MSG_DONTWAIT);
 #[cfg(target_os = "macos")]
-const NEITHER_WAIT_NOR_SIGNAL: MsgFlags = MsgFlags::empty();
+const NO_WAIT_NO_SIGPIPE: MsgFlags = MsgFlags::empty();
 
 thread_local! {
-    /// One for all terminals: they take turns on one thread, and what is left over is kept elsewhere.
+    /// The buffer of all terminals. They share one thread, and keep unsent bytes in `Link::unsent`.
     static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; BATCH]);
 }
 
-/// A terminal and the streams that it is to be connected with. Nothing moves yet.
+/// A terminal and the bot's two streams, before [`Relay::start`].
 #[derive(Debug)]
 pub struct Relay {
     pub pair: Pair,
-    /// Sockets, ours alone.
+    /// A socket that only the relay holds.
     pub input: OwnedFd,
-    /// Where the system cannot be asked with each call: one that neither blocks nor raises SIGPIPE.
+    /// A socket that only the relay holds. On macOS it must not block and must not raise SIGPIPE.
     pub output: OwnedFd,
 }
 
-/// A terminal in use. Dropping it is as good as [`Terminal::over`].
+/// An open terminal. A drop has the effect of [`Terminal::over`].
 #[derive(Debug)]
 pub struct Terminal {
-    /// The task alone holds it: when that ends, everything is closed.
+    /// Only the task holds a strong reference. When the task ends, all descriptors close.
     link: Weak<Link>,
     over: Mutex<Option<oneshot::Sender<()>>>,
     task: AbortHandle,
 }
 
 impl Relay {
-    /// Carries bytes from here on.
+    /// Starts to copy bytes.
     pub fn start(self, handle: &Handle) -> Terminal {
-        let link = Arc::new(Link { relay: self, held: Mutex::default() });
+        let link = Arc::new(Link { relay: self, unsent: Mutex::default() });
         let weak = Arc::downgrade(&link);
-        let (over, told) = oneshot::channel();
+        let (over, over_receiver) = oneshot::channel();
         let task = handle.spawn(async move {
-            // What cannot even be watched is closed, which hangs up.
-            let _ = link.carry(told).await;
+            // If the descriptors cannot be polled, they close, and the terminal hangs up.
+            let _ = link.carry(over_receiver).await;
         });
         Terminal { link: weak, over: Mutex::new(Some(over)), task: task.abort_handle() }
     }
 }
 
 impl Terminal {
-    /// `EIO` if it is gone.
+    /// Changes the size. `EIO` if the terminal is closed.
     pub fn resize(&self, size: Size) -> Result<(), Errno> {
         self.link.upgrade().ok_or(Errno::EIO)?.relay.pair.resize(size)
     }
 
-    /// Who is in its foreground.
+    /// The name of the process in the foreground.
     pub fn foreground(&self) -> Option<String> {
         self.link.upgrade()?.relay.pair.foreground()
     }
 
-    /// Passes on what has been written until now, as far as there is room. Whoever is told something afterwards that the
-    /// command has done later finds its output first.
+    /// Copies all output that was written until now, as far as it fits.
+    ///
+    /// Call it before reporting an event of the command. Then the bot reads earlier output first.
     pub fn catch_up(&self) {
         if let Some(link) = self.link.upgrade() {
-            link.pump(Reading::ToTheLast);
+            link.pump(Reading::Everything);
         }
     }
 
-    /// Nobody of ours writes to it any more. Whoever else may have it open is not waited for.
-    pub fn over(&self) {
+    /// Ends the terminal after its remaining output, because no member of the run is left.
+    ///
+    /// The relay does not wait for other processes that have the terminal open.
+    pub fn finish(&self) {
         if let Some(over) = self.over.lock().unwrap_or_else(PoisonError::into_inner).take() {
             let _ = over.send(());
         }
     }
 
-    /// Closes it at once, with whatever it has to say.
+    /// Closes the terminal at once, and discards its remaining output.
     pub fn hang_up(&self) {
         self.task.abort();
     }
@@ -122,35 +130,35 @@ impl Terminal {
 #[derive(Debug)]
 struct Link {
     relay: Relay,
-    /// Read from the terminal, and not yet passed on.
-    held: Mutex<Vec<u8>>,
+    /// Bytes that were read from the terminal and do not fit into the output stream yet.
+    unsent: Mutex<Vec<u8>>,
 }
 
-/// How much is read from a terminal.
+/// How much to read from a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reading {
-    /// Everything that was written before.
-    ToTheLast,
-    /// What is there, and what follows at once. Whatever comes later is told by the system.
-    WhileItFlows,
+    /// All bytes that were written before the call.
+    Everything,
+    /// Available bytes, and those that follow at once. The runtime reports later bytes.
+    WhileStreaming,
 }
 
-/// How far [`Link::pump`] has come.
+/// The result of [`Link::pump`].
 #[derive(Debug, PartialEq, Eq)]
 enum Pumped {
-    /// The terminal has nothing more to say for now.
+    /// The terminal has no more output now.
     Dry,
-    /// There is no room for more for now.
+    /// The output stream is full now.
     Full,
-    /// There is more, and room for it.
+    /// There is more output, and space for it.
     Busy,
-    /// There will never be more, or nobody to read it.
+    /// The terminal has hung up, or the bot has closed the output stream.
     Ended,
 }
 
 impl Link {
     async fn carry(&self, over: oneshot::Receiver<()>) -> std::io::Result<()> {
-        // SAFETY: the descriptors are borrowed from ourselves, and we outlive the registrations.
+        // SAFETY: `self` owns the descriptors and outlives the registrations.
         let (master, input, output) = unsafe {
             (
                 AsyncFd::register(self.relay.pair.as_fd())?,
@@ -160,11 +168,11 @@ impl Link {
         };
         let mut outward = Outward { link: self, from: &master, to: &output, over, is_over: false };
         let mut inward =
-            Inward { link: self, from: &input, to: &master, typed: Vec::new(), last: None, ended: false };
-        let mut all_typed = false;
+            Inward { link: self, from: &input, to: &master, pending: Vec::new(), last: None, ended: false };
+        let mut is_input_done = false;
         let mut carry = pin!(std::future::poll_fn(|context| {
-            if !all_typed {
-                all_typed = inward.poll(context).is_ready();
+            if !is_input_done {
+                is_input_done = inward.poll(context).is_ready();
             }
             outward.poll(context)
         }));
@@ -173,28 +181,28 @@ impl Link {
     }
 
     fn is_empty(&self) -> bool {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        self.unsent.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
-    /// From the terminal to the output, as much as there is and as fits, within reason.
+    /// Copies bytes from the terminal to the output, at most [`BATCHES`] batches.
     fn pump(&self, reading: Reading) -> Pumped {
         BUFFER.with_borrow_mut(|buffer| {
-            let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut unsent = self.unsent.lock().unwrap_or_else(PoisonError::into_inner);
             for _ in 0..BATCHES {
-                match self.pass_on(&held) {
-                    Ok(passed) => drop(held.drain(..passed)),
+                match self.send_output(&unsent) {
+                    Ok(sent) => drop(unsent.drain(..sent)),
                     Err(_) => return Pumped::Ended,
                 }
-                if !held.is_empty() {
+                if !unsent.is_empty() {
                     return Pumped::Full;
                 }
-                let (count, why) = self.collect(buffer, reading);
-                match self.pass_on(&buffer[..count]) {
-                    Ok(passed) => held.extend_from_slice(&buffer[passed..count]),
+                let (count, stopped_by) = self.collect(buffer, reading);
+                match self.send_output(&buffer[..count]) {
+                    Ok(sent) => unsent.extend_from_slice(&buffer[sent..count]),
                     Err(_) => return Pumped::Ended,
                 }
-                match why {
-                    _ if !held.is_empty() => return Pumped::Full,
+                match stopped_by {
+                    _ if !unsent.is_empty() => return Pumped::Full,
                     Some(Errno::EAGAIN) => return Pumped::Dry,
                     Some(_) => return Pumped::Ended,
                     None => {}
@@ -204,22 +212,26 @@ impl Link {
         })
     }
 
-    /// What the terminal says, until the buffer is full or for what reason there is no more. If it is the kernel that says EAGAIN,
-    /// that is true of everything that was written before: it looks for bytes on their way first.
+    /// Reads from the terminal until the buffer is full or there is no more. Returns the number of
+    /// bytes, and the errno that stopped it, if the buffer is not full.
+    ///
+    /// When the kernel itself returns EAGAIN, no earlier byte is missing: the kernel first delivers
+    /// bytes that are still on their way.
     fn collect(&self, buffer: &mut [u8], reading: Reading) -> (usize, Option<Errno>) {
         let mut count = 0;
         while count < buffer.len() {
             match read(&self.relay.pair, &mut buffer[count..]) {
-                // Hung up; Linux says EIO.
+                // The terminal has hung up. Linux returns EIO for that, so use it here, too.
                 Ok(0) => return (count, Some(Errno::EIO)),
                 Ok(more) => {
                     count += more;
-                    // Less than there was room for: that was all. What comes later is told, so nobody need ask.
-                    if reading == Reading::WhileItFlows && count < buffer.len() {
+                    // The buffer has space left, so no further bytes are available. The runtime
+                    // reports later bytes, so no second read is necessary.
+                    if reading == Reading::WhileStreaming && count < buffer.len() {
                         if more < STREAMING {
                             return (count, Some(Errno::EAGAIN));
                         }
-                        self.wait_a_moment();
+                        self.spin_until_available();
                     }
                 }
                 Err(Errno::EINTR) => {}
@@ -229,30 +241,31 @@ impl Link {
         (count, None)
     }
 
-    /// Until there is more, or the moment has passed.
-    fn wait_a_moment(&self) {
+    /// Waits until the terminal has more bytes, for at most [`SPIN_LIMIT`].
+    fn spin_until_available(&self) {
         let began = Instant::now();
-        while self.relay.pair.waiting() == 0 && began.elapsed() < MOMENT {
+        while self.relay.pair.available() == 0 && began.elapsed() < SPIN_LIMIT {
             std::hint::spin_loop();
         }
     }
 
-    /// How much of it there was room for. An error means that nobody reads it any more.
-    fn pass_on(&self, bytes: &[u8]) -> Result<usize, Errno> {
-        let mut passed = 0;
-        while passed < bytes.len() {
-            match send(self.relay.output.as_raw_fd(), &bytes[passed..], NEITHER_WAIT_NOR_SIGNAL) {
-                Ok(count) => passed += count,
+    /// Sends as many bytes as fit, and returns their number. An error means that the bot has closed
+    /// the stream.
+    fn send_output(&self, bytes: &[u8]) -> Result<usize, Errno> {
+        let mut sent = 0;
+        while sent < bytes.len() {
+            match send(self.relay.output.as_raw_fd(), &bytes[sent..], NO_WAIT_NO_SIGPIPE) {
+                Ok(count) => sent += count,
                 Err(Errno::EINTR) => {}
                 Err(Errno::EAGAIN) => break,
                 Err(errno) => return Err(errno),
             }
         }
-        Ok(passed)
+        Ok(sent)
     }
 }
 
-/// From the terminal to the bot.
+/// The direction from the terminal to the bot.
 struct Outward<'a, Fd: AsRawFd> {
     link: &'a Link,
     from: &'a AsyncFd<Fd>,
@@ -262,10 +275,10 @@ struct Outward<'a, Fd: AsRawFd> {
 }
 
 impl<Fd: AsRawFd> Outward<'_, Fd> {
-    /// Ready when there is nothing left to be done.
+    /// Ready when all output has been copied and the terminal is over.
     ///
-    /// Readiness is asked for *before* bytes are moved, and taken back only if there turned out to be none: what comes in
-    /// between is told again.
+    /// It polls readiness *before* it copies bytes, and clears readiness only if the copy found
+    /// none. So bytes that arrive between the two make the descriptor ready again.
     fn poll(&mut self, context: &mut Context) -> Poll<()> {
         loop {
             self.is_over = self.is_over || Pin::new(&mut self.over).poll(context).is_ready();
@@ -274,7 +287,7 @@ impl<Fd: AsRawFd> Outward<'_, Fd> {
             if readable.is_pending() && !self.is_over && self.link.is_empty() {
                 return Poll::Pending;
             }
-            let reading = if self.is_over { Reading::ToTheLast } else { Reading::WhileItFlows };
+            let reading = if self.is_over { Reading::Everything } else { Reading::WhileStreaming };
             let blocked = match self.link.pump(reading) {
                 Pumped::Ended => return Poll::Ready(()),
                 Pumped::Dry if self.is_over => return Poll::Ready(()),
@@ -286,7 +299,7 @@ impl<Fd: AsRawFd> Outward<'_, Fd> {
                 }
             };
             match blocked {
-                // Asked again, so that we are woken.
+                // Poll again, so that the runtime registers the waker.
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(_)) => return Poll::Ready(()),
                 Poll::Pending => return Poll::Pending,
@@ -295,22 +308,24 @@ impl<Fd: AsRawFd> Outward<'_, Fd> {
     }
 }
 
-/// From the bot to the terminal.
+/// The direction from the bot to the terminal.
 struct Inward<'a, Fd: AsRawFd> {
     link: &'a Link,
     from: &'a AsyncFd<Fd>,
     to: &'a AsyncFd<Fd>,
-    /// Still to be typed.
-    typed: Vec<u8>,
+    /// Bytes from the bot that are not yet written to the terminal.
+    pending: Vec<u8>,
+    /// The last byte that the bot has sent.
     last: Option<u8>,
+    /// The bot has closed the input stream.
     ended: bool,
 }
 
 impl<Fd: AsRawFd> Inward<'_, Fd> {
-    /// Ready when everything has been typed, the end included, or nobody can read it.
+    /// Ready when all input and its end have been written, or the terminal has hung up.
     fn poll(&mut self, context: &mut Context) -> Poll<()> {
         for _ in 0..BATCHES * 32 {
-            let ready = if self.typed.is_empty() {
+            let ready = if self.pending.is_empty() {
                 if self.ended {
                     return Poll::Ready(());
                 }
@@ -325,10 +340,10 @@ impl<Fd: AsRawFd> Inward<'_, Fd> {
                 }
             } else {
                 let writable = self.to.poll_write_ready(context);
-                match write(&self.link.relay.pair, &self.typed) {
+                match write(&self.link.relay.pair, &self.pending) {
                     Ok(0) | Err(Errno::EAGAIN) => writable.map_ok(|mut ready| ready.clear_ready()),
                     Ok(count) => {
-                        self.typed.drain(..count);
+                        self.pending.drain(..count);
                         continue;
                     }
                     Err(Errno::EINTR) => continue,
@@ -341,7 +356,7 @@ impl<Fd: AsRawFd> Inward<'_, Fd> {
                 Poll::Pending => return Poll::Pending,
             }
         }
-        // There is more, and somebody who reads it as fast. Others have their turn.
+        // There may be more input. Let other tasks run first.
         context.waker().wake_by_ref();
         Poll::Pending
     }
@@ -352,10 +367,10 @@ impl<Fd: AsRawFd> Inward<'_, Fd> {
             let count = recv(relay.input.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT)?;
             if count == 0 {
                 self.ended = true;
-                self.typed = relay.pair.end_of_input(self.last);
+                self.pending = relay.pair.end_of_input(self.last);
             } else {
-                self.typed.extend_from_slice(&buffer[..count]);
-                self.last = self.typed.last().copied();
+                self.pending.extend_from_slice(&buffer[..count]);
+                self.last = self.pending.last().copied();
             }
             Ok(())
         })

@@ -1,4 +1,4 @@
-//! The system's half; what Linux and macOS do differently is in files of their names.
+//! Terminals on Unix. `linux.rs` and `macos.rs` contain the differences.
 
 #[cfg(target_os = "linux")]
 #[path = "linux.rs"]
@@ -17,15 +17,16 @@ use nix::unistd::tcgetpgrp;
 
 use super::Size;
 
-/// What Ctrl-D types where nobody has chosen something else.
+/// The default end-of-input byte (Ctrl-D).
 const END_OF_TRANSMISSION: u8 = 4;
 
-/// One terminal, both ends.
+/// Both ends of one terminal.
 ///
-/// We keep the slave, too, for as long as we read. Were the command the only one to hold it, the terminal would be hung up
-/// whenever nobody has it open: then a command that closes its standard streams and opens `/dev/tty` later would not be
-/// heard any more, and some systems throw away what was written and not read yet.
-/// That the run is over is told to us, so no hang-up is needed for that.
+/// The bot also keeps the slave open while it reads. Otherwise the terminal would hang up whenever
+/// no process of the run has it open. Then the bot could not read from a command that closes its
+/// standard streams and opens `/dev/tty` later. Some systems would also discard unread output.
+///
+/// The bot does not need a hang-up to detect the end of the run: the keeper reports the end.
 #[derive(Debug)]
 pub struct Pair {
     master: PtyMaster,
@@ -51,7 +52,8 @@ impl Pair {
         self.slave.as_fd()
     }
 
-    /// Changes its size, of which the kernel tells whoever is in its foreground (SIGWINCH), unless it is the size it has.
+    /// Changes the size. If the size differs, the kernel sends SIGWINCH to the foreground process
+    /// group.
     pub fn resize(&self, Size { cols, rows }: Size) -> Result<(), Errno> {
         let size = libc::winsize { ws_row: rows, ws_col: cols, ws_xpixel: 0, ws_ypixel: 0 };
         // SAFETY: TIOCSWINSZ reads one winsize.
@@ -60,26 +62,26 @@ impl Pair {
     }
 
     /// How many bytes can be read without waiting.
-    pub fn waiting(&self) -> usize {
+    pub fn available(&self) -> usize {
         let mut bytes: libc::c_int = 0;
         // SAFETY: FIONREAD writes one integer.
         let result = unsafe { libc::ioctl(self.as_raw_fd(), libc::FIONREAD, &raw mut bytes) };
         if result == 0 { usize::try_from(bytes).unwrap_or(0) } else { 0 }
     }
 
-    /// The name, for people, of who leads the group in the foreground: what its `argv[0]` says.
+    /// The `argv[0]` of the leader of the foreground process group, for display.
     pub fn foreground(&self) -> Option<String> {
         let name = system::name_of(tcgetpgrp(&self.master).ok()?)?;
         (!name.is_empty()).then(|| String::from_utf8_lossy(&name).into_owned())
     }
 
-    /// What a person types to say that there is no more to come, `last` being the last byte typed before.
+    /// The bytes that a person types to end the input. `last` is the last byte typed before.
     pub fn end_of_input(&self, last: Option<u8>) -> Vec<u8> {
-        let (byte, by_lines) = tcgetattr(&self.master).map_or((0, false), |modes| {
+        let (byte, is_canonical) = tcgetattr(&self.master).map_or((0, false), |modes| {
             let byte = modes.control_chars[SpecialCharacterIndices::VEOF as usize];
             (byte, modes.local_flags.contains(LocalFlags::ICANON))
         });
-        end_of_input(byte, by_lines, last)
+        end_of_input(byte, is_canonical, last)
     }
 }
 
@@ -89,26 +91,30 @@ impl AsFd for Pair {
     }
 }
 
-/// The master.
+/// Returns the master.
 impl AsRawFd for Pair {
     fn as_raw_fd(&self) -> RawFd {
         self.master.as_raw_fd()
     }
 }
 
-/// Makes the terminal at `slave` the one that controls the calling process, which leads a session that has none.
-pub fn control(slave: BorrowedFd) -> Result<(), Errno> {
-    #[allow(clippy::useless_conversion)] // Its type differs between systems.
+/// Makes `slave` the controlling terminal of the calling process. The process must lead a session
+/// without a controlling terminal.
+pub fn make_controlling_terminal(slave: BorrowedFd) -> Result<(), Errno> {
+    #[allow(clippy::useless_conversion)] // The type differs between systems.
     let request = libc::TIOCSCTTY.into();
     // SAFETY: TIOCSCTTY takes an integer.
     Errno::result(unsafe { libc::ioctl(slave.as_raw_fd(), request, 0) }).map(drop)
 }
 
-/// Where the terminal takes whole lines, one such byte ends the line begun, if there is one, and only the next ends the input.
-fn end_of_input(byte: u8, by_lines: bool, last: Option<u8>) -> Vec<u8> {
+/// The bytes that end the input. `byte` is the terminal's end-of-input byte, 0 if disabled.
+///
+/// In canonical mode the terminal delivers whole lines. After an incomplete line, the first such
+/// byte only delivers that line, and the second one ends the input.
+fn end_of_input(byte: u8, is_canonical: bool, last: Option<u8>) -> Vec<u8> {
     let byte = if byte == 0 { END_OF_TRANSMISSION } else { byte };
-    let amid_a_line = by_lines && !matches!(last, None | Some(b'\n' | b'\r'));
-    vec![byte; 1 + usize::from(amid_a_line)]
+    let is_line_incomplete = is_canonical && !matches!(last, None | Some(b'\n' | b'\r'));
+    vec![byte; 1 + usize::from(is_line_incomplete)]
 }
 
 #[cfg(test)]
@@ -127,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_inherits_it_and_it_is_not_our_own() {
+    fn a_new_terminal_is_not_inherited_and_does_not_become_the_controlling_terminal() {
         let pair = Pair::open(SIZE).unwrap();
         for fd in [pair.as_fd(), pair.slave()] {
             let flags = FdFlag::from_bits_retain(fcntl(fd, FcntlArg::F_GETFD).unwrap());
@@ -135,11 +141,11 @@ mod tests {
         }
         let flags = OFlag::from_bits_retain(fcntl(pair.as_fd(), FcntlArg::F_GETFL).unwrap());
         assert!(flags.contains(OFlag::O_NONBLOCK));
-        assert_eq!(tcgetpgrp(&pair.slave), Err(Errno::ENOTTY), "it does not control us");
+        assert_eq!(tcgetpgrp(&pair.slave), Err(Errno::ENOTTY), "it does not control this process");
     }
 
     #[test]
-    fn has_the_size_it_is_given_and_takes_utf_8() {
+    fn a_terminal_has_the_given_size_and_accepts_utf_8() {
         let pair = Pair::open(Size { cols: 65_535, rows: 1 }).unwrap();
         let size = || {
             let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 9, ws_ypixel: 9 };
@@ -154,19 +160,19 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_typed_once_or_twice() {
-        let typed = |by_lines, last| end_of_input(4, by_lines, last).len();
+    fn an_incomplete_line_needs_a_second_end_of_input_byte() {
+        let typed = |is_canonical, last| end_of_input(4, is_canonical, last).len();
         assert_eq!(typed(true, None), 1);
         assert_eq!(typed(true, Some(b'\n')), 1);
-        assert_eq!(typed(true, Some(b'\r')), 1, "the terminal takes it for a newline");
+        assert_eq!(typed(true, Some(b'\r')), 1, "the terminal converts it to a newline");
         assert_eq!(typed(true, Some(b'x')), 2);
         assert_eq!(typed(false, Some(b'x')), 1);
-        assert_eq!(end_of_input(7, true, None), [7], "whatever the command has chosen");
-        assert_eq!(end_of_input(0, true, None), [4], "it has switched it off");
+        assert_eq!(end_of_input(7, true, None), [7], "the byte that the command has chosen");
+        assert_eq!(end_of_input(0, true, None), [4], "the command has disabled the byte");
     }
 
     #[test]
-    fn who_reads_lines_hears_the_end() {
+    fn a_reader_in_canonical_mode_gets_the_incomplete_line_and_end_of_file() {
         let pair = Pair::open(SIZE).unwrap();
         let mut master = fs::File::from(pair.as_fd().try_clone_to_owned().unwrap());
         master.write_all(b"begun").unwrap();

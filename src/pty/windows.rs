@@ -1,8 +1,8 @@
-//! A pseudo-console: the system's own program draws what the command says, and reads what is typed.
+//! Terminals on Windows: a pseudo-console, which a system program (conhost) implements.
 //!
-//! It has its own ends of both streams, so there is nothing to relay: what comes out of it is what the stream says. The program ends
-//! when the console is closed, and only then (`node-pty` leaves one behind for every command that ends by itself); so it is closed
-//! when nothing of the tree is left.
+//! The pseudo-console holds its own ends of both streams, so there is nothing to relay. Its program
+//! exits only when the console is closed. (`node-pty` leaves one behind for every command that
+//! exits by itself.) So the bot closes the console when the tree is extinct.
 
 use std::os::windows::io::{AsRawHandle, OwnedHandle};
 use std::sync::{Mutex, PoisonError};
@@ -15,19 +15,19 @@ use super::Size;
 use crate::errno::Errno;
 use crate::runtime;
 
-/// A terminal in use. Dropping it closes it.
+/// An open terminal. A drop closes it.
 #[derive(Debug)]
 pub struct Terminal {
-    /// `None` once it is closed.
+    /// `None` after it is closed.
     console: Mutex<Option<HPCON>>,
 }
 
 impl Terminal {
-    /// It takes over the ends that are given, the one it reads from and the one it writes to.
-    #[allow(clippy::needless_pass_by_value)] // They are closed here: the console has copies.
+    /// Opens a terminal that reads from `input` and writes to `output`.
+    #[allow(clippy::needless_pass_by_value)] // Closes both handles: the console has its own copies.
     pub fn open(size: Size, input: OwnedHandle, output: OwnedHandle) -> Result<Self, Errno> {
         let mut console = 0;
-        // SAFETY: both handles are open, and the pointer is to a local.
+        // SAFETY: both handles are open, and the pointer points to a local variable.
         let result = unsafe {
             CreatePseudoConsole(
                 coordinates(size),
@@ -40,56 +40,57 @@ impl Terminal {
         if result < 0 { Err(errno_of(result)) } else { Ok(Self { console: Mutex::new(Some(console)) }) }
     }
 
-    /// For whoever creates the command.
+    /// The handle of the console, for the creation of the command.
     pub fn console(&self) -> Option<HPCON> {
         *self.console.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `EIO` if it is gone.
+    /// Changes the size. `EIO` if the terminal is closed.
     pub fn resize(&self, size: Size) -> Result<(), Errno> {
         let console = self.console.lock().unwrap_or_else(PoisonError::into_inner);
         let console = console.ok_or(Errno::EIO)?;
-        // SAFETY: it is open: whoever closes it takes it away first, and we hold it.
+        // SAFETY: the console is open. `close` first takes it out of the mutex, which is locked
+        // here.
         let result = unsafe { ResizePseudoConsole(console, coordinates(size)) };
         if result < 0 { Err(errno_of(result)) } else { Ok(()) }
     }
 
-    /// The system does not say.
-    #[allow(clippy::unused_self)] // As elsewhere.
+    /// Always `None`: Windows does not report it.
+    #[allow(clippy::unused_self)] // The same signature as on Unix.
     pub fn foreground(&self) -> Option<String> {
         None
     }
 
-    /// What was written is on its way.
-    #[allow(clippy::unused_self)] // As elsewhere.
+    /// No-op: the console itself writes its output to the stream.
+    #[allow(clippy::unused_self)] // The same signature as on Unix.
     pub fn catch_up(&self) {}
 
-    /// Closes it, as when a window is closed: whoever uses it is told to end.
+    /// Requests the end of all processes at the terminal: closes it, like a closed window.
     #[must_use]
-    pub fn ask_to_end(&self) -> bool {
+    pub fn request_exit(&self) -> bool {
         self.close();
-        // Whoever was faster has asked.
+        // True even if the terminal was already closed: that close sent the request.
         true
     }
 
-    /// Nobody of ours writes to it any more.
-    pub fn over(&self) {
+    /// Closes the terminal, because no member of the run is left to write to it.
+    pub fn finish(&self) {
         self.close();
     }
 
-    /// Closes it at once, with whatever it has to say.
+    /// Closes the terminal without waiting until its output is read.
     pub fn hang_up(&self) {
         self.close();
     }
 
-    /// Older systems wait here until everything that was written has been read. That may take as long as the bot likes, so it is waited
-    /// for elsewhere.
+    /// Closes the console on a background thread. Older versions of Windows block here until the
+    /// bot has read all output, which can take any time.
     fn close(&self) {
         let console = self.console.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(console) = console else { return };
-        // SAFETY: it was open, and nobody else has it any more.
+        // SAFETY: the console is open, and only this call has its handle.
         let close = move || unsafe { ClosePseudoConsole(console) };
-        // Without a thread there is no runtime either, and no bot that could go on.
+        // Fails only if no thread can be started. Then there is no runtime, and no run.
         let _ = runtime::in_background(close);
     }
 }
@@ -105,7 +106,7 @@ fn coordinates(Size { cols, rows }: Size) -> COORD {
     COORD { X: limited(cols), Y: limited(rows) }
 }
 
-/// An `HRESULT` that holds an error of the system's has it in its lower half.
+/// The errno for an `HRESULT`. If it wraps a Win32 error, its lower 16 bits contain that error.
 fn errno_of(result: i32) -> Errno {
     const NOT_IMPLEMENTED: u32 = 0x8000_4001;
     match result.cast_unsigned() {

@@ -1,7 +1,8 @@
-//! What is to become of an entry. Pure: observed facts in, a decision out.
+//! Decides what to do with a registry entry. Pure: observed facts in, a decision out.
 //!
-//! The facts are read by somebody else, one after the other, while processes come and go. So a decision to end something is
-//! only permission to try: whoever carries it out names every process by its identity again, and that has the last word.
+//! `observe` reads the facts one after the other, while processes start and end. So they can be out
+//! of date when `end` obeys the decision. That is safe: `end` verifies the identity of every process
+//! again before it signals, and a dead process does not come back. See [`Via`].
 
 #[cfg(test)]
 mod tests;
@@ -12,13 +13,14 @@ use serde::Serialize;
 
 use crate::registry;
 
-/// All that a decision rests on.
+/// All facts for one decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[allow(clippy::struct_excessive_bools)] // Independent observations; the report lists each by its name.
 pub struct Facts {
     pub owner: Owner,
     pub lease: Lease,
-    /// The caller wants expired leases even of owners that are alive.
+    /// The caller also wants runs of a live owner whose lease has expired.
     #[serde(skip)]
     pub steal_from_live: bool,
     pub boot: Boot,
@@ -26,33 +28,38 @@ pub struct Facts {
     pub root: Root,
     pub group: Group,
     pub keeper: Keeper,
-    /// Living processes carry the run's cookie.
-    #[serde(serialize_with = "in_words")]
+    /// Live processes carry the run's cookie key. Searched for only if the decision depends on it.
+    #[serde(serialize_with = "as_text")]
     pub carriers: bool,
-    /// The entry says that it is a service.
-    #[serde(serialize_with = "in_words", skip_serializing_if = "std::ops::Not::not")]
+    /// A spawned run whose entry has no cookie key, because an older version wrote it. So its
+    /// carriers cannot be recognized.
+    #[serde(serialize_with = "as_text", skip_serializing_if = "std::ops::Not::not")]
+    pub keyless: bool,
+    /// The entry is a service.
+    #[serde(serialize_with = "as_text", skip_serializing_if = "std::ops::Not::not")]
     pub service: bool,
-    /// What the entry says.
+    /// The state in the entry.
     pub state: registry::State,
-    /// Why the entry's number must not be signalled, whatever it stands for.
+    /// Why the entry's PID must never be signalled.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protected: Option<Protected>,
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)] // As serde wants it.
-fn in_words<S: serde::Serializer>(fact: &bool, serializer: S) -> Result<S::Ok, S::Error> {
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde requires this signature.
+fn as_text<S: serde::Serializer>(fact: &bool, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(fact)
 }
 
-/// The bot that answers for the run.
+/// The bot that owns the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Owner {
-    /// This very bot, by PID *and* start token: a restarted container gives the same PID again.
+    /// This bot, by PID *and* start token: after a container restart another bot can have the same
+    /// PID.
     Me,
     Alive,
     Dead,
-    /// It cannot be judged: no token, another namespace, unreadable.
+    /// The owner's state is unknown: no start token, another namespace, or unreadable.
     Unknown,
 }
 
@@ -61,27 +68,27 @@ pub enum Owner {
 pub enum Lease {
     Valid,
     Expired,
-    /// An old entry: there were no leases.
+    /// An entry of an old format, without leases.
     None,
 }
 
-/// The boot in which the run was started.
+/// The boot in which the run started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Boot {
     Same,
     Other,
-    /// An old entry, without a token.
+    /// An entry of an old format, without a start token.
     Unknown,
 }
 
-/// The PID namespace in which the run was started.
+/// The PID namespace in which the run started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Namespace {
     Same,
     Other,
-    /// An old entry, without a token.
+    /// An entry of an old format, without a start token.
     Unknown,
 }
 
@@ -90,83 +97,117 @@ pub enum Namespace {
 #[serde(rename_all = "kebab-case")]
 pub enum Root {
     Alive,
-    /// Gone, or a zombie.
+    /// Ended, or a zombie.
     Exited,
-    /// Its number belongs to another process.
+    /// Another process has its PID.
     Recycled,
-    /// Unreadable, or an old entry whose age does not agree with that of the process.
+    /// Unreadable, or an entry of an old format whose start time does not match the process.
     Unknown,
 }
 
-/// The group that has the recorded process's number.
+/// The process group whose ID is the PID of the recorded process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Group {
     Empty,
-    /// A verified member vouches for it.
+    /// A verified member of the run is in the group.
     Ours,
-    /// Somebody is in it, and nobody proves that it is ours.
+    /// The group has members, but none of them is proven to belong to the run.
     Unproven,
-    /// The recorded process was in somebody else's group: there is none that is ours.
+    /// The recorded process was in the group of another process, so the run has no group of its
+    /// own.
     NotLed,
+    /// Not checked, because the decision does not depend on it: see [`depends_on_members`].
+    Unknown,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Keeper {
-    /// A registered process, or an old entry.
+    /// A registered process, or an entry of an old format.
     None,
     Alive,
     Dead,
 }
 
-/// A PID that orphan tools never signal, even if the file says so.
+/// A PID that orphan tools never signal, even if an entry names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Protected {
     PidOne,
-    /// Below 100: the system's.
+    /// Below 100 (on Windows below 8): a system process.
     Low,
     Ourselves,
     Ancestor,
 }
 
-/// See [`classify`].
+/// The result of [`classify`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decision {
     pub action: Action,
     pub reason: Reason,
 }
 
+/// What the reaper does with an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// Somebody answers for it: not our business, and not in the report.
+    /// The run has an owner or needs none, or a policy leaves it. It is not touched.
     Leave,
-    /// Nothing of it is left; the entry goes.
-    Drop { report: Report },
-    /// Hands off, and the entry stays: somebody may be able to tell later, or elsewhere.
+    /// Nothing of the run is alive; remove the entry.
+    Drop,
+    /// The same, and another process has its PID. The report says that it is left alone.
+    DropReused,
+    /// Do nothing and keep the entry. A later reaper, or one in another namespace, may know more.
     Skip,
-    /// It is an orphan, and proven to be the run.
+    /// The run is an orphan, and the live processes are proven to belong to it.
     End(Via),
+    /// A policy replaced `End` by this. If the run cannot be adopted, it is ended after all.
+    Adopt(Via),
 }
 
-/// Where people find an entry that was dropped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Report {
-    AlreadyDead,
-    /// Something is alive under its number and was left alone. That is worth saying, although the entry goes.
-    Skipped,
+impl Action {
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Leave => "leave",
+            Self::Drop => "drop",
+            Self::DropReused => "drop-reused",
+            Self::Skip => "skip",
+            Self::End(_) => "end",
+            Self::Adopt(_) => "adopt",
+        }
+    }
 }
 
+/// How to end a run. [`super::end::end`] obeys it, although the facts can be out of date:
+///
+/// - `Keeper`, and the keeper has died since: `end` checks it by its start token before each
+///   attempt, and continues from outside.
+/// - `Outside`, and a keeper is alive: impossible. A dead process stays dead, a start token never
+///   names a second process, and an entry gets another keeper only together with another owner. Then
+///   the claim fails, and `end` is not called.
+/// - Members have exited, and their PIDs mean other processes: both ways verify the start token of
+///   each process, with an open handle, before they signal it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Via {
-    /// Asked over its socket.
+    /// Through the control socket of its keeper.
     Keeper,
-    /// Verified root, its group, and carriers of the cookie.
+    /// From outside: the verified root, its group, and carriers of the cookie key.
     Outside,
 }
 
-/// Why, in a sentence for people (`Display`) and in a stable word for logs ([`Reason::word`]).
+impl Via {
+    /// The keeper knows the whole tree, and a message cannot reach a wrong process as a signal can.
+    pub fn of(keeper: Keeper) -> Self {
+        match keeper {
+            Keeper::Alive => Self::Keeper,
+            Keeper::None | Keeper::Dead => Self::Outside,
+        }
+    }
+}
+
+/// The reason for a decision: a sentence for people (`Display`), and a stable word for logs
+/// ([`Reason::word`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
     Mine,
@@ -181,38 +222,50 @@ pub enum Reason {
     KeeperAlive,
     RootAlive,
     RootUnknown,
-    MembersAlive,
     DetachedOrphaned,
     PidReused,
     GroupUnproven,
+    GoneKeyless,
     Gone,
 }
 
-/// The rules, in this order:
+/// Decides by the first rule that applies:
 ///
-/// 1. **Whose is it?** Before anything else, because no fact about the run makes it ours as long as somebody answers for it.
-/// 2. **Its end is recorded**, or it belongs to **another boot**: nothing of it can be alive, so nothing that is alive under
-///    its numbers is looked at. Before the namespace: inode numbers of namespaces mean nothing across boots.
-/// 3. **Another namespace**: its numbers are not our numbers, so all the facts below are about strangers.
-/// 4. **A service** whose root is proven alive needs no owner: it outlives its bots, and is ended by name only. Its remains are an
-///    orphan's like any other's. Before the refusal: what is left alone need not be refused.
-/// 5. **A protected number** is refused before any proof is heard, because a file that names us, our ancestors or the system is
-///    wrong, and then its other fields deserve no trust either. Only an entry of which nothing is left needs no refusal.
-/// 6. **The keeper**, if it lives: it knows the whole tree, and a message cannot reach a stranger as a signal can.
-/// 7. **The root**, if it is proven alive; and otherwise whoever else is proven to belong to the run.
-/// 8. What is left is unproven (hands off) or gone.
+/// 1. **Ownership** comes first: no fact about the run matters while it has an owner.
+/// 2. **A recorded end** or **another boot**: nothing of the run can be alive. Processes that now
+///    have its PIDs are not checked. This comes before the namespace, because namespace inode
+///    numbers are meaningless across boots.
+/// 3. **Another namespace**: its PIDs are not valid here, so all further facts are about other
+///    processes.
+/// 4. **A service** whose root is alive (or unknown) needs no owner. It outlives its bots and is
+///    ended by name only. If its root has ended, the rest is an orphan like any other. This comes
+///    before rule 5, because a run that is left alone needs no refusal.
+/// 5. **A protected PID** is refused before any proof counts. An entry that names this process, its
+///    ancestors or the system is wrong or dangerous, so its other fields deserve no trust either.
+///    An entry of which nothing is left needs no refusal.
+/// 6. **The keeper**, if it is alive: see [`Via::of`].
+/// 7. **The root**, if it is proven alive; otherwise, if it has ended, any other proven member.
+/// 8. The rest is unproven (skip) or gone (drop).
 pub fn classify(facts: &Facts) -> Decision {
-    claim_of_others(facts)
-        .or_else(|| elsewhere(facts))
+    ownership(facts)
+        .or_else(|| ended_or_invisible(facts))
         .or_else(|| service(facts))
         .or_else(|| refusal(facts))
         .unwrap_or_else(|| orphan(facts))
 }
 
-/// An owner that is alive keeps its runs even if its lease ran out (a laptop slept), unless the caller wants them. One that
-/// cannot be judged is taken to be alive as long as its lease says so; one that never had a lease says nothing at all, and
-/// silence is no permission.
-fn claim_of_others(facts: &Facts) -> Option<Decision> {
+/// Whether the decision can depend on members of the tree other than the root and the keeper. Only
+/// then is a scan of all processes necessary.
+pub fn depends_on_members(facts: &Facts) -> bool {
+    let is_decided =
+        ownership(facts).or_else(|| ended_or_invisible(facts)).or_else(|| service(facts)).is_some();
+    !is_decided && facts.keeper != Keeper::Alive
+}
+
+/// Leaves runs that have an owner. A live owner keeps its runs even with an expired lease (a laptop
+/// slept), unless the caller wants them. An owner whose state is unknown counts as alive while its
+/// lease is valid, and also if the entry has no lease: missing information is no permission.
+fn ownership(facts: &Facts) -> Option<Decision> {
     let reason = match (facts.owner, facts.lease) {
         (Owner::Me, _) => Reason::Mine,
         (Owner::Alive, Lease::Valid | Lease::None) => Reason::OwnerAlive,
@@ -223,8 +276,8 @@ fn claim_of_others(facts: &Facts) -> Option<Decision> {
     Some(Decision { action: Action::Leave, reason })
 }
 
-/// What cannot be alive, and what cannot be seen from here.
-fn elsewhere(facts: &Facts) -> Option<Decision> {
+/// Handles runs that cannot be alive, and runs that are not visible from this namespace.
+fn ended_or_invisible(facts: &Facts) -> Option<Decision> {
     if facts.state == registry::State::Exited {
         return Some(dead(Reason::EndRecorded));
     }
@@ -235,52 +288,49 @@ fn elsewhere(facts: &Facts) -> Option<Decision> {
 }
 
 fn service(facts: &Facts) -> Option<Decision> {
-    // One that cannot be judged may well do its work.
+    // An unknown root may be a working service.
     let runs = facts.service && matches!(facts.root, Root::Alive | Root::Unknown);
     runs.then_some(Decision { action: Action::Leave, reason: Reason::Service })
 }
 
 fn refusal(facts: &Facts) -> Option<Decision> {
     let protected = facts.protected?;
-    let nothing_left = matches!(orphan(facts).action, Action::Drop { .. });
+    let nothing_left = matches!(orphan(facts).action, Action::Drop | Action::DropReused);
     (!nothing_left).then(|| skip(Reason::Refused(protected)))
 }
 
-/// Nobody answers for it, and it was started here.
+/// Decides about a run of this boot and namespace that has no owner.
 fn orphan(facts: &Facts) -> Decision {
-    let member = facts.group == Group::Ours || facts.carriers;
+    let has_member = facts.group == Group::Ours || facts.carriers;
+    let end = |reason| Decision { action: Action::End(Via::of(facts.keeper)), reason };
     match facts.root {
-        _ if facts.keeper == Keeper::Alive => end(Via::Keeper, Reason::KeeperAlive),
-        Root::Alive => end(Via::Outside, Reason::RootAlive),
-        Root::Unknown if member => end(Via::Outside, Reason::MembersAlive),
+        _ if facts.keeper == Keeper::Alive => end(Reason::KeeperAlive),
+        Root::Alive => end(Reason::RootAlive),
+        // Members are proven by their relation to the root. If it is unknown, nothing is proven.
         Root::Unknown => skip(Reason::RootUnknown),
-        Root::Exited | Root::Recycled if member => end(Via::Outside, Reason::DetachedOrphaned),
-        // The kernel hands a number out again only when no process *and no group* has it any more. So our group was empty
-        // before the stranger came, and whatever group has the number now is the stranger's: nothing of ours is left. That
-        // something is alive under the number is said all the same.
-        Root::Recycled => {
-            Decision { action: Action::Drop { report: Report::Skipped }, reason: Reason::PidReused }
-        }
-        // Here the group may have outlived its leader, or may be a later one whose leader is gone as well.
+        Root::Exited | Root::Recycled if has_member => end(Reason::DetachedOrphaned),
+        // The kernel reuses a PID only when no process *and no group* has it. So the run's group
+        // was empty before the other process got the PID, and the group that has the ID now belongs
+        // to that process: nothing of the run is left. The report mentions the reused PID.
+        Root::Recycled => Decision { action: Action::DropReused, reason: Reason::PidReused },
+        // The group may have outlived its leader, or may be a later group whose leader has ended
+        // too.
         Root::Exited if facts.group == Group::Unproven => skip(Reason::GroupUnproven),
+        Root::Exited if facts.keyless => dead(Reason::GoneKeyless),
         Root::Exited => dead(Reason::Gone),
     }
 }
 
 fn dead(reason: Reason) -> Decision {
-    Decision { action: Action::Drop { report: Report::AlreadyDead }, reason }
+    Decision { action: Action::Drop, reason }
 }
 
 fn skip(reason: Reason) -> Decision {
     Decision { action: Action::Skip, reason }
 }
 
-fn end(via: Via, reason: Reason) -> Decision {
-    Decision { action: Action::End(via), reason }
-}
-
 impl Reason {
-    /// Never changes: people search their logs for it.
+    /// A stable word. It never changes, because users search logs for it.
     pub fn word(self) -> &'static str {
         match self {
             Self::Mine => "own-run",
@@ -298,10 +348,10 @@ impl Reason {
             Self::KeeperAlive => "keeper-alive",
             Self::RootAlive => "root-alive",
             Self::RootUnknown => "identity-unknown",
-            Self::MembersAlive => "members-alive",
             Self::DetachedOrphaned => "detached-orphaned",
             Self::PidReused => "pid-reused",
             Self::GroupUnproven => "group-unproven",
+            Self::GoneKeyless => "gone-without-key",
             Self::Gone => "already-gone",
         }
     }
@@ -310,32 +360,54 @@ impl Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Mine => "it is this bot's own run",
-            Self::OwnerAlive => "its owner is alive",
-            Self::LeaseExpired => "its owner's lease has expired, but the owner is alive",
+            Self::Mine => "this bot owns the run",
+            Self::OwnerAlive => "its owner is alive, so it is no orphan",
+            Self::LeaseExpired => {
+                "its owner is alive, although its lease has expired (pass stealFromLive to take the run)"
+            }
             Self::OwnerUnknown => {
-                "whether its owner is alive cannot be told, so the owner is taken to be alive"
+                "its owner cannot be checked (no start token, another namespace, or unreadable), so it counts as alive"
             }
-            Self::Service => "it is a service, which needs no owner: only stopService or a cancel ends it",
-            Self::EndRecorded => "its end was recorded when its owner was gone",
-            Self::OtherBoot => "it was started in another boot: nothing of it can be alive",
-            Self::OtherNamespace => "it was started in another PID namespace: its numbers mean nothing here",
-            Self::Refused(Protected::PidOne) => "refused: PID 1 is never signalled",
-            Self::Refused(Protected::Low) => "refused: PIDs below 100 are never signalled",
-            Self::Refused(Protected::Ourselves) => "refused: the entry names this very process",
-            Self::Refused(Protected::Ancestor) => "refused: the entry names an ancestor of this process",
-            Self::KeeperAlive => "no owner answers for it, and its keeper is alive",
-            Self::RootAlive => "no owner answers for it, and the recorded process is alive",
-            Self::RootUnknown => "whether the process with its PID is the recorded one cannot be told",
-            Self::MembersAlive => {
-                "no owner answers for it, and members of its tree are alive; its root cannot be judged"
+            Self::Service => "it is a service, which needs no owner; only stopService or cancel ends it",
+            Self::EndRecorded => "the registry records that the run has ended, so nothing of it is alive",
+            Self::OtherBoot => "it started in another boot, so nothing of it can be alive",
+            Self::OtherNamespace => "it started in another PID or time namespace, so its PID and start token are not valid here",
+            Self::Refused(Protected::PidOne) => "refused: the entry names PID 1, which is never signalled",
+            Self::Refused(Protected::Low) if cfg!(windows) => {
+                "refused: the entry names a PID below 8; such PIDs belong to the system and are never signalled"
             }
-            Self::DetachedOrphaned => "its owner and its root are gone, but members of its tree are alive",
-            Self::PidReused => "its PID was reused: the process that has it now is another one",
+            Self::Refused(Protected::Low) => {
+                "refused: the entry names a PID below 100; such PIDs belong to the system and are never signalled"
+            }
+            Self::Refused(Protected::Ourselves) => {
+                "refused: this process is the recorded process or a part of the run, so ending the run could end this process"
+            }
+            Self::Refused(Protected::Ancestor) => {
+                "refused: the entry names an ancestor of this process, so ending the run could end this process"
+            }
+            Self::KeeperAlive => "its owner is gone or its lease has expired, and its keeper is alive",
+            Self::RootAlive => {
+                "its owner is gone or its lease has expired, and the recorded process is alive"
+            }
+            Self::RootUnknown => {
+                "a process has its PID, but its identity cannot be verified, so it is not signalled"
+            }
+            Self::DetachedOrphaned => {
+                "its owner is gone or its lease has expired, and its root process has ended, \
+                 but verified members of its tree are alive"
+            }
+            Self::PidReused => {
+                "nothing of it is alive: its PID was reused by another process, which is left alone"
+            }
             Self::GroupUnproven => {
-                "its root is gone; its group's number is in use, but nobody proves that it is ours"
+                "its root process has ended; its process group may have members, but none of them is proven \
+                 to belong to the run, so none is signalled"
             }
-            Self::Gone => "nothing of it is left",
+            Self::GoneKeyless => {
+                "its root process and its process group have ended; an older version wrote the entry without a cookie key, \
+                 so processes that left the group cannot be found"
+            }
+            Self::Gone => "none of its processes is alive",
         })
     }
 }

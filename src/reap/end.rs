@@ -1,4 +1,5 @@
-//! Ending the tree of a run by its record, whoever started it: by asking its keeper, or from outside if there is none.
+//! Ends the tree of a run by its record, whichever bot started it: through its keeper or from
+//! outside, as [`Via`] says.
 
 #[cfg(unix)]
 mod unix;
@@ -8,98 +9,75 @@ mod windows;
 use std::time::{Duration, Instant};
 
 #[cfg(unix)]
-use self::unix as stubborn;
+use self::unix as unresponsive;
 #[cfg(windows)]
-use self::windows as stubborn;
+use self::windows as unresponsive;
+use super::classify::Via;
 use super::observe::{identify_old, target};
-use crate::contain::{ProcessInfo, cookie, outside};
+use crate::contain::{cookie, outside};
 use crate::errno::Errno;
 use crate::identity::{self, ProcessRef, State, read_stat};
-use crate::keeper::protocol::{End, Request};
-use crate::keeper::visit::Visit;
+use crate::keeper::control_client::ControlClient;
+use crate::keeper::protocol::{Request, is_contradicted};
 use crate::registry::{Containment, Keeper, Record};
 use crate::run::lifecycle::{KILL_LIMIT_MS, REPORT_LIMIT_MS};
-use crate::run::reason::{Ending, Reason};
-use crate::run::{Cause, ExitStatus};
+use crate::run::reason::Ending;
+use crate::run::{Cause, Ended, ProcessInfo};
 
-const PATIENCE: Duration = Duration::from_millis(REPORT_LIMIT_MS);
-/// How long a keeper is looked for that is not where it should be.
-const PERSISTENCE: Duration = Duration::from_secs(3);
+const REPORT_LIMIT: Duration = Duration::from_millis(REPORT_LIMIT_MS);
+/// How long to retry while no keeper answers at its control socket.
+const RETRY_LIMIT: Duration = Duration::from_secs(3);
 const KILL_LIMIT: Duration = Duration::from_millis(KILL_LIMIT_MS);
-const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+const MAX_WAIT: Duration = Duration::from_secs(365 * 24 * 3600);
 
-/// How it ended.
-#[derive(Debug)]
-pub struct Ended {
-    /// Something of it was alive.
-    pub found: bool,
-    pub ending: Ending,
-    /// What the cancel that did it wants the reason to be.
-    asked: String,
-    pub status: Option<ExitStatus>,
-    /// The limit of the deadline that did it; 0 if none did.
-    pub limit_ms: u64,
-    pub escaped: Vec<ProcessInfo>,
-    pub survivors: Vec<ProcessInfo>,
-}
-
-impl Ended {
-    /// By us, or by somebody who was faster; not by itself.
-    pub fn was_ended(&self) -> bool {
-        self.found && self.ending != Ending::Kept(Cause::RootExit)
-    }
-
-    pub fn reason(&self) -> Reason {
-        Reason::of(self.ending, &self.asked, self.status, self.escaped.len())
-    }
-
-    /// Why the tree is not gone, if it is not.
-    pub fn failure(&self) -> Option<String> {
-        failure_of(&self.survivors)
+/// Ends the run's tree, as decided: `signal`, `grace`, SIGKILL. Blocks until the tree is gone, or the
+/// rest cannot be ended. [`Via`] says why a decision with old facts cannot hit a wrong process.
+pub fn end(record: &Record, via: Via, signal: i32, grace: Duration, reason: &str) -> Ended {
+    match (via, &record.keeper, &record.start_token) {
+        (Via::Keeper, Some(keeper), Some(root)) => {
+            through_keeper(record, keeper, root, signal, grace, reason)
+        }
+        _ => from_outside(record, signal, grace, reason),
     }
 }
 
-/// Why a tree is not gone of which these are left. `None`: it is.
-pub fn failure_of(survivors: &[ProcessInfo]) -> Option<String> {
-    let first = survivors.first()?;
-    let more = match survivors.len() {
-        1 => String::new(),
-        count => format!(", and {} more", count - 1),
-    };
-    Some(format!("process {} ({}) could not be ended: {}{more}", first.pid, first.command, first.why))
-}
-
-/// Ends the run's tree: `signal`, `grace`, SIGKILL. Blocks until it is gone, or what is left cannot be ended.
+/// Sends a cancel to the keeper: the keeper knows the whole tree, and no signal is sent by PID.
 ///
-/// A living keeper is asked: it knows the whole tree, and no number is signalled. One that does not answer was stopped, so it is
-/// woken first. If it still does not do its part it is overcome, by identity, and its tree is ended from outside.
-pub fn end(record: &Record, signal: i32, grace: Duration, reason: &str) -> Ended {
-    let (Some(keeper), Some(root)) = (&record.keeper, &record.start_token) else {
-        return from_outside(record, signal, grace, reason);
-    };
+/// The keeper may be stopped (SIGSTOP), so it gets SIGCONT first. If it still does not end its run,
+/// it is force-stopped, by identity. Without it, or if it has died meanwhile, the tree is ended from
+/// outside.
+fn through_keeper(
+    record: &Record,
+    keeper: &Keeper,
+    root: &ProcessRef,
+    signal: i32,
+    grace: Duration,
+    reason: &str,
+) -> Ended {
     let began = Instant::now();
     while keeper.start_token.state() == State::Alive {
-        stubborn::wake(&keeper.start_token, root);
-        match ask(keeper, root, signal, grace, reason) {
-            Ok((status, end)) => return told(status, end),
-            // It does not know that run any more.
+        unresponsive::wake(&keeper.start_token, root);
+        match cancel_by_keeper(keeper, root, signal, grace, reason) {
+            Ok(ended) => return ended,
+            // The keeper does not have that run any more.
             Err(Errno::ESRCH) => break,
-            // It has ended, or has too many visitors, or we are out of something: that passes, or shows in the next turn.
+            // The keeper has ended or has too many control clients, or this process lacks a
+            // resource. Retry: that passes, or the next turn shows it.
             Err(errno)
                 if !matches!(errno, Errno::ETIMEDOUT | Errno::EPROTO)
-                    && began.elapsed() < persistence(errno, grace) =>
+                    && began.elapsed() < retry_limit(errno, grace) =>
             {
                 std::thread::sleep(Duration::from_millis(20));
             }
-            // What we lack is no reason to do anything to anybody.
+            // A lack of resources in this process is no reason to kill the keeper.
             Err(Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM) => break,
             Err(errno) => {
-                let overcome = stubborn::overcome(&keeper.start_token, root, errno, grace);
+                let force_stopped = unresponsive::force_stop(&keeper.start_token, root, errno, grace);
                 let mut ended = from_outside(record, signal, grace, reason);
-                // Its zygote may have been faster than our look: then it did not end by itself, but for what we did to its keeper.
-                if overcome && !ended.found {
-                    ended.found = true;
-                    ended.ending = Ending::Lost;
+                // The keeper's zygote may have ended the tree before our scan. Then the run did not
+                // end by itself, but because of the force-stop.
+                if force_stopped && ended.ending == Ending::AlreadyEnded {
+                    ended.ending = Ending::KeeperLost;
                 }
                 return ended;
             }
@@ -108,87 +86,86 @@ pub fn end(record: &Record, signal: i32, grace: Duration, reason: &str) -> Ended
     from_outside(record, signal, grace, reason)
 }
 
-/// How long a keeper is visited again that could not be talked to. One that is at home but busy gets as long as it would have
-/// taken anyway.
-fn persistence(errno: Errno, grace: Duration) -> Duration {
+/// How long to retry after this error. A keeper that exists but is busy gets as long as a normal
+/// cancel takes.
+fn retry_limit(errno: Errno, grace: Duration) -> Duration {
     match errno {
-        // Nobody at that address, or somebody else.
-        Errno::ECONNREFUSED | Errno::EPERM | Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM => PERSISTENCE,
-        _ => grace.saturating_add(PATIENCE),
+        // No keeper listens at that address, or another process does.
+        Errno::ECONNREFUSED | Errno::EPERM | Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM => RETRY_LIMIT,
+        _ => grace.saturating_add(REPORT_LIMIT),
     }
 }
 
-fn ask(
+fn cancel_by_keeper(
     keeper: &Keeper,
     root: &ProcessRef,
     signal: i32,
     grace: Duration,
     reason: &str,
-) -> Result<(Option<ExitStatus>, End), Errno> {
+) -> Result<Ended, Errno> {
     #[allow(unused_mut)] // Windows needs it.
-    let mut visit = Visit::start(&keeper.start_token, &keeper.address, root)?;
+    let mut client = ControlClient::start(&keeper.start_token, &keeper.address, root)?;
     let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
-    visit.ask(&Request::Cancel { signal, grace_ms, reason })?;
-    visit.wait(Instant::now() + grace.saturating_add(PATIENCE).min(LONGEST))
+    client.ask(&Request::Cancel { signal, grace_ms, reason })?;
+    let ended = client.wait(Instant::now() + grace.saturating_add(REPORT_LIMIT).min(MAX_WAIT))?;
+    // A process other than the keeper reported this end. Treat it like a keeper that does not
+    // answer.
+    if is_contradicted(&ended, root) { Err(Errno::ETIMEDOUT) } else { Ok(ended) }
 }
 
-fn told(status: Option<ExitStatus>, end: End) -> Ended {
-    Ended {
-        found: true,
-        ending: Ending::Kept(end.cause),
-        asked: end.reason,
-        status,
-        limit_ms: end.limit_ms,
-        escaped: end.escaped,
-        survivors: end.survivors,
-    }
+/// Whether a bot that registered itself is asked to end itself.
+fn is_this_process(root: &ProcessRef) -> bool {
+    root.pid == std::process::id().cast_signed() && root.state() == State::Alive
 }
 
 fn from_outside(record: &Record, signal: i32, grace: Duration, reason: &str) -> Ended {
-    let mut ended = Ended {
-        found: false,
-        ending: match record.containment {
-            Containment::Keeper | Containment::Cgroup => Ending::Lost,
-            Containment::Job | Containment::Group | Containment::Process => Ending::Kept(Cause::Cancel),
-        },
-        asked: reason.to_owned(),
-        status: None,
-        limit_ms: 0,
-        escaped: Vec::new(),
-        survivors: Vec::new(),
-    };
-    if record.keeper.is_some() && cookie::is_around_us(&record.run_id) {
-        ended.survivors.push(ourselves());
-        return ended;
+    let is_around_us =
+        record.keeper.is_some() && cookie::is_around_us(&record.run_id, record.cookie_key.as_deref());
+    if is_around_us || record.start_token.as_ref().is_some_and(is_this_process) {
+        return Ended { survivors: vec![ourselves()], ..Ended::new(ending_from_outside(record)) };
     }
     let old = if record.start_token.is_none() { identify_old(record) } else { None };
     let Some(root) = record.start_token.as_ref().or(old.as_ref()) else {
-        ended.survivors.extend(cannot_be_told(record));
-        return ended;
+        return match unverified(record) {
+            Some(process) => Ended { survivors: vec![process], ..Ended::new(ending_from_outside(record)) },
+            None => Ended::new(Ending::AlreadyEnded),
+        };
     };
     let mut target = target(record, root);
-    // What the entry does not say is asked of the kernel: a group is ended only if this very process leads it.
+    // An entry of an old format does not tell whether the process leads a group, so check: a group
+    // is ended only if this process leads it.
     target.leads_group |= old.as_ref().is_some_and(leads_its_group);
-    let outcome = outside::end_tree(&target, signal, grace, KILL_LIMIT);
-    (ended.found, ended.survivors) = (outcome.found, outcome.survivors);
-    if !ended.found {
-        // It had ended, and nobody here knows how.
-        ended.ending = Ending::Gone;
+    let mut ended = outside::end_tree(&target, signal, grace, KILL_LIMIT);
+    if ended.ending == Ending::KeeperLost {
+        ended.ending = ending_from_outside(record);
+        reason.clone_into(&mut ended.named_reason);
     }
     ended
 }
 
-/// Whatever carries that run's cookie may be our own helpers and runs.
+/// What ends a run that has no live keeper. A process that never had a keeper has not lost one: the
+/// request ends it.
+fn ending_from_outside(record: &Record) -> Ending {
+    match record.containment {
+        Containment::Keeper | Containment::Cgroup => Ending::KeeperLost,
+        Containment::Job | Containment::Group | Containment::Process => Ending::Cause(Cause::Cancel),
+    }
+}
+
+/// This process as a survivor: the processes that carry the run's cookie may be our own helpers and
+/// runs.
 fn ourselves() -> ProcessInfo {
-    let why = "we are a part of this run ourselves, and it has no keeper that could be asked".to_owned();
+    let why =
+        "this process is a part of the run, and the run has no live keeper that could end it".to_owned();
     let (pid, start) = identity::me().map_or((0, 0), |me| (me.pid, me.start));
     ProcessInfo { pid, start, command: String::new(), why }
 }
 
-/// A process with the number of an old entry, of which nobody can say whether it is the one.
-fn cannot_be_told(record: &Record) -> Option<ProcessInfo> {
+/// The process that has the PID of an entry of an old format, but whose identity cannot be
+/// verified.
+fn unverified(record: &Record) -> Option<ProcessInfo> {
     let process = read_stat(record.pid).ok().filter(|stat| !stat.is_dead())?;
-    let why = "whether it is the recorded process cannot be told: its age does not agree".to_owned();
+    let why = "its identity cannot be verified: its start time does not match the registry entry".to_owned();
     Some(ProcessInfo { pid: process.pid, start: process.start, command: process.comm, why })
 }
 

@@ -1,108 +1,126 @@
-//! Orphans: what earlier bots have left, found in the registry and nowhere else. Whoever else might be one is a suspect
-//! ([`suspects`]), and never touched by what is said here.
+//! Orphans: runs that earlier bots have left, found in the registry only. A process that is not in
+//! the registry can at most be a suspect ([`suspects`]); the reaper never touches it.
 //!
 //! ```text
-//!   plan         read the registry, look at every process it names (`observe`), decide (`classify`). Changes nothing.
-//!   carry out    claim (recorded before the first signal; the first claim wins), end (`end`), drop the entry.
+//!   plan         read the registry, check every process it names (`observe`), decide (`classify`).
+//!                Changes nothing.
+//!   carry out    claim (recorded before the first signal; the first claim wins), end as decided
+//!                (`end`), drop the entry.
 //! ```
 //!
-//! Between the two the caller may change its mind about an entry: that is what a policy is.
+//! Between the two, the caller's policy can change the action for an entry.
 
-mod at_once;
 pub mod classify;
 pub mod end;
-mod note;
+mod event_log;
 mod observe;
-mod owners;
+mod owner_watch;
+mod parallel;
+mod present;
 pub mod survey;
 pub mod suspects;
 #[cfg(test)]
 mod tests;
 
-pub use at_once::at_once;
-pub use note::{Line, write_down};
+pub use event_log::{Line, log_events};
 pub use observe::target;
-pub use owners::Owners;
+pub use owner_watch::Owners;
+pub use parallel::in_parallel;
+pub use present::present;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize};
 
 use crate::identity;
-use crate::registry::{Claim, Instance, Kept, Record, RegistryError, State};
-use crate::run::Policy;
+use crate::registry::{
+    CachedRecord, Claim, Contents, Instance, Record, RegistryError, State, UnreadableContent,
+};
 use crate::run::signal::SIGTERM;
-use classify::{Action, Facts, Owner, Reason, Report};
+use crate::run::{Ended, Policy};
+use crate::trace::{self, trace};
+use classify::{Action, Decision, Facts, Owner, Reason, Via};
 use observe::Observer;
 
-/// What is to become of one entry.
+/// The decision for one entry.
 #[derive(Debug, Clone)]
 pub struct Planned {
     pub key: String,
-    pub record: Arc<Kept>,
+    pub record: Arc<CachedRecord>,
     pub decided: Decided,
 }
 
 impl Planned {
-    /// Its owner is not known to be dead: to take it is a theft.
+    /// Whether the owner is not known to be dead, so that a claim takes the run from a live owner.
     pub fn is_owned(&self) -> bool {
-        matches!(self.decided.facts.seen.owner, Owner::Alive | Owner::Unknown)
+        matches!(self.decided.facts.owner, Owner::Alive | Owner::Unknown)
+    }
+
+    pub fn action(&self) -> Action {
+        self.decided.decision.action
+    }
+
+    pub fn reason(&self) -> Reason {
+        self.decided.decision.reason
+    }
+
+    /// Applies the verdict of a policy. It counts only for a run that would be ended: a policy cannot
+    /// make the reaper touch a run that [`classify::classify`] leaves alone.
+    pub fn apply(&mut self, verdict: Verdict) {
+        if let Action::End(via) = self.action() {
+            self.decided.decision.action = match verdict {
+                Verdict::Adopt => Action::Adopt(via),
+                Verdict::Leave => Action::Leave,
+            };
+        }
     }
 }
 
-/// A decision, apart from what it is about. Among thousands of entries there are few that differ.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+/// A decision without its entry, and its facts. Thousands of entries share a few different values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decided {
-    pub action: Verb,
-    /// One sentence for people.
-    #[serde(serialize_with = "sentence")]
-    pub reason: Reason,
-    pub facts: Basis,
+    pub facts: Facts,
+    pub decision: Decision,
 }
 
-/// What a decision rests on, one word each, and what follows from it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Basis {
-    #[serde(flatten)]
-    seen: Facts,
-    #[serde(serialize_with = "word")]
-    reason: Reason,
+impl Serialize for Decided {
+    /// The action as one word, the reason as a sentence, and the facts as one word each. The word of
+    /// the reason is among the facts.
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Words<'a> {
+            #[serde(flatten)]
+            facts: &'a Facts,
+            reason: &'static str,
+        }
+        let Decision { action, reason } = self.decision;
+        let mut decided = serializer.serialize_struct("Decided", 3)?;
+        decided.serialize_field("action", action.name())?;
+        decided.serialize_field("reason", &reason.to_string())?;
+        decided.serialize_field("facts", &Words { facts: &self.facts, reason: reason.word() })?;
+        decided.end()
+    }
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref)] // As serde wants it.
-fn sentence<S: serde::Serializer>(reason: &Reason, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(reason)
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)]
-fn word<S: serde::Serializer>(reason: &Reason, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(reason.word())
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// What a policy may do with a run that would be ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Verb {
-    Leave,
-    /// Nothing of it is alive: the entry goes.
-    Drop,
-    /// The entry goes, and a stranger with its number is left alone.
-    DropReused,
-    Skip,
-    End,
-    /// By a policy, instead of `End`.
+pub enum Verdict {
     Adopt,
+    Leave,
 }
 
-/// What has become of it.
+/// The outcome for one entry.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Done {
     pub outcome: Outcome,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// As it is now, if it is ours.
+    /// The entry as it is now, if this bot owns it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub record: Option<Record>,
 }
@@ -116,58 +134,75 @@ pub enum Outcome {
     Ended,
     Failed,
     Adopted,
-    /// Another bot was faster, and reports it.
+    /// Another bot claimed the entry first, and reports it.
     Taken,
 }
 
-/// Looks at every entry and decides. `bot_pid` is the bot on whose behalf this happens; usually our own.
-pub fn plan(instance: &Instance, bot_pid: i32, steal_from_live: bool) -> Result<Vec<Planned>, RegistryError> {
-    let table = instance.registry.load()?;
-    let is_loose = |record: &Record| instance.registry.is_loose(&record.key());
-    let observer = || Observer::new(instance.registry.me(), bot_pid, steal_from_live, &is_loose);
-    let first = observer();
-    let mut planned: Vec<_> = table.sorted().into_iter().map(|record| decide(&first, record)).collect();
-    look_again(&mut planned, &observer());
-    Ok(planned)
+/// The decisions for all readable entries.
+#[derive(Debug)]
+pub struct Plan {
+    pub planned: Vec<Planned>,
+    /// Why a part of the registry could not be read. There may be orphans that the plan does not
+    /// contain.
+    pub flaw: Option<UnreadableContent>,
 }
 
-/// The same for one entry.
+/// Checks every entry and decides. `bot_pid` is the bot for which this happens, usually our own.
+pub fn plan(instance: &Instance, bot_pid: i32, steal_from_live: bool) -> Result<Plan, RegistryError> {
+    let Contents { table, flaw } = instance.registry.contents()?;
+    let is_unsettled = |record: &Record| instance.registry.is_unsettled(&record.key());
+    let records = table.sorted();
+    let observer = || {
+        let observer = Observer::new(instance.registry.me(), bot_pid, steal_from_live, &is_unsettled);
+        observer.concerning(records.iter().map(|record| &****record))
+    };
+    let first = observer();
+    let mut planned: Vec<_> = records.iter().map(|record| decide(&first, record)).collect();
+    check_again(&mut planned, &observer());
+    Ok(Plan { planned, flaw })
+}
+
+/// Checks one entry and decides.
 pub fn judge(instance: &Instance, record: &Record) -> Planned {
     let me = instance.registry.me();
-    let is_loose = |record: &Record| instance.registry.is_loose(&record.key());
-    decide(&Observer::new(me, me.pid, false, &is_loose), &Arc::new(Kept::new(record.clone())))
+    let is_unsettled = |record: &Record| instance.registry.is_unsettled(&record.key());
+    let observer = Observer::new(me, me.pid, false, &is_unsettled).concerning(std::iter::once(record));
+    decide(&observer, &Arc::new(CachedRecord::new(record.clone())))
 }
 
-fn decide(observer: &Observer, record: &Arc<Kept>) -> Planned {
-    let facts = observer.look_at(record);
-    let decision = classify::classify(&facts);
-    let action = match decision.action {
-        Action::Leave => Verb::Leave,
-        Action::Skip => Verb::Skip,
-        Action::End(_) => Verb::End,
-        Action::Drop { report: Report::AlreadyDead } => Verb::Drop,
-        Action::Drop { report: Report::Skipped } => Verb::DropReused,
-    };
-    let reason = decision.reason;
-    let facts = Basis { seen: facts, reason };
-    Planned { key: record.key(), record: record.clone(), decided: Decided { action, reason, facts } }
+fn decide(observer: &Observer, record: &Arc<CachedRecord>) -> Planned {
+    let facts = observer.facts(record);
+    let decided = Decided { facts, decision: classify::classify(&facts) };
+    let planned = Planned { key: record.key(), record: record.clone(), decided };
+    trace_decision(&planned);
+    planned
 }
 
-/// Does what was planned, one outcome for each. Blocks for as long as the longest grace.
+fn trace_decision(planned: &Planned) {
+    if trace::is_on() {
+        let Planned { key, record, decided } = planned;
+        trace::add_key(key, &record.run_id);
+        let facts = serde_json::to_string(&decided.facts).unwrap_or_default().replace('"', "");
+        let (action, reason) = (planned.action(), planned.reason().word());
+        trace!(run: &record.run_id, "reap: {action:?} ({reason}), facts {facts}");
+    }
+}
+
+/// Carries out a plan, and returns one outcome per entry. Blocks up to the longest grace period.
 pub fn carry_out(
     instance: &Instance,
     planned: &mut [Planned],
     grace_ms: Option<u64>,
 ) -> Result<Vec<Done>, RegistryError> {
-    for planned in
-        planned.iter_mut().filter(|planned| planned.decided.action == Verb::Adopt && is_ending(planned))
-    {
-        planned.decided.action = Verb::End;
+    for planned in planned.iter_mut().filter(|planned| is_ending(planned)) {
+        if let Action::Adopt(via) = planned.action() {
+            planned.decided.decision.action = Action::End(via);
+        }
     }
-    let mut notes = note::Notes::new(instance);
-    notes.detected(planned);
+    let mut event_log = event_log::EventLog::new(instance);
+    event_log.detected(planned);
     let result = claim_and_settle(instance, planned, grace_ms);
-    notes.settled(planned, &result);
+    event_log.settled(planned, &result);
     result
 }
 
@@ -176,54 +211,56 @@ fn claim_and_settle(
     planned: &[Planned],
     grace_ms: Option<u64>,
 ) -> Result<Vec<Done>, RegistryError> {
-    let ours = claim(instance, planned)?;
-    Ok(settle_all(instance, planned, ours, grace_ms))
+    let claimed_entries = claim(instance, planned)?;
+    Ok(settle_all(instance, planned, claimed_entries, grace_ms))
 }
 
-/// What was claimed is settled whatever happens on the way: nobody else ends what is ours. That it could not be written down what became of
-/// an entry is told with it. Memory knows, and should it be lost, the entry leads the next reaper there.
+/// Settles every claimed entry, even after errors, because no other bot ends a run that we claimed.
+/// A failed registry write is reported in the outcome. Memory has the correct state; if this bot
+/// loses it, the entry leads the next reaper to the run.
 fn settle_all(
     instance: &Instance,
     planned: &[Planned],
-    mut ours: HashMap<String, Record>,
+    mut claimed_entries: HashMap<String, Record>,
     grace_ms: Option<u64>,
 ) -> Vec<Done> {
-    let is_gone = |planned: &&Planned| {
-        matches!(planned.decided.action, Verb::Drop | Verb::DropReused) && ours.contains_key(&planned.key)
-    };
-    let (gone, there_after_all): (Vec<&Planned>, Vec<&Planned>) =
-        planned.iter().filter(is_gone).partition(|planned| has_left_its_cgroup(&planned.record));
+    let is_drop = |planned: &Planned| matches!(planned.action(), Action::Drop | Action::DropReused);
+    let is_gone = |planned: &&Planned| is_drop(planned) && claimed_entries.contains_key(&planned.key);
+    let (gone, repopulated): (Vec<&Planned>, Vec<&Planned>) =
+        planned.iter().filter(is_gone).partition(|planned| is_cgroup_removed(&planned.record));
     let gone: Vec<String> = gone.iter().map(|planned| planned.key.clone()).collect();
     let undropped = if gone.is_empty() { None } else { instance.registry.drop_claimed(gone).err() };
-    let undropped = undropped.as_ref().map(stays);
-    let there_after_all: HashSet<&str> = there_after_all.iter().map(|planned| planned.key.as_str()).collect();
+    let undropped = undropped.as_ref().map(entry_stays);
+    let repopulated: HashSet<&str> = repopulated.iter().map(|planned| planned.key.as_str()).collect();
     let (mut done, mut to_end) = (Vec::with_capacity(planned.len()), Vec::new());
     for (index, planned) in planned.iter().enumerate() {
-        let claimed = ours.remove(&planned.key);
-        if there_after_all.contains(planned.key.as_str()) {
-            let why = "somebody has come into its cgroup since it was looked at; reap again".to_owned();
-            let error = Some(given_back(instance, &planned.record, why));
+        let claimed = claimed_entries.remove(&planned.key);
+        if repopulated.contains(planned.key.as_str()) {
+            let why = "a process has entered its cgroup since the check. Run reapOrphans again".to_owned();
+            let error = Some(give_back(instance, &planned.record, why));
             done.push(Done { outcome: Outcome::Failed, error, record: None });
             continue;
         }
-        let is_dropped = matches!(planned.decided.action, Verb::Drop | Verb::DropReused) && claimed.is_some();
-        let (outcome, record) = match (planned.decided.action, claimed) {
-            (Verb::Leave, _) => (Outcome::Left, None),
-            (Verb::Skip, _) | (Verb::DropReused, Some(_)) => (Outcome::Skipped, None),
-            (Verb::Drop, Some(_)) => (Outcome::AlreadyDead, None),
-            (Verb::Adopt, Some(record)) => {
+        let is_dropped = is_drop(planned) && claimed.is_some();
+        let (outcome, record) = match (planned.action(), claimed) {
+            (Action::Leave, _) => (Outcome::Left, None),
+            (Action::Skip, _) | (Action::DropReused, Some(_)) => (Outcome::Skipped, None),
+            (Action::Drop, Some(_)) => (Outcome::AlreadyDead, None),
+            (Action::Adopt(_), Some(record)) => {
                 instance.adopt(record.clone(), Record::clone(&planned.record));
                 (Outcome::Adopted, Some(record))
             }
-            (Verb::End, Some(_)) => {
-                to_end.push((index, planned.record.clone()));
+            (Action::End(via), Some(_)) => {
+                to_end.push((index, planned.record.clone(), via));
                 (Outcome::Failed, None)
             }
             (_, None) => (Outcome::Taken, None),
         };
         done.push(Done { outcome, error: undropped.clone().filter(|_| is_dropped), record });
     }
-    for (index, ended) in at_once(to_end, |(index, record)| (index, settle(instance, &record, grace_ms))) {
+    let settled =
+        in_parallel(to_end, |(index, record, via)| (index, settle(instance, &record, via, grace_ms)));
+    for (index, ended) in settled {
         done[index] = ended;
     }
     let ended = done.iter().filter(|done| done.outcome == Outcome::Ended).count();
@@ -232,103 +269,118 @@ fn settle_all(
     done
 }
 
-/// Gives an entry back that is not over, for that reason; and says so if it could not be written down.
-fn given_back(instance: &Instance, record: &Record, why: String) -> String {
+/// Gives back the entry of a run that has not ended. Returns `why`, extended if the registry could
+/// not be written.
+fn give_back(instance: &Instance, record: &Record, why: String) -> String {
     match instance.registry.give_back(record, &instance.id) {
         Ok(()) => why,
         Err(error) => {
-            format!("{why}. In the registry it is ours until that can be written: {}", error.behind())
+            format!(
+                "{why}. The registry shows this bot as the owner until it can be written: {}",
+                error.behind()
+            )
         }
     }
 }
 
-fn stays(error: &RegistryError) -> String {
-    format!("it is over, but its entry stays for now: {}", error.behind())
+fn entry_stays(error: &RegistryError) -> String {
+    format!("the run has ended, but its entry could not be removed yet: {}", error.behind())
 }
 
-/// Removes the cgroup of a run that was found to be gone, if it has one. False if the kernel refuses, because somebody is in it.
+/// Removes the cgroup of a run that has ended, if it has one. False if the kernel refuses, because
+/// the cgroup contains a process.
 #[cfg(unix)]
-fn has_left_its_cgroup(record: &Record) -> bool {
+fn is_cgroup_removed(record: &Record) -> bool {
     let abandoned = record.recorded_cgroup().and_then(|cgroup| cgroup.abandoned());
     abandoned.is_none_or(|cgroup| cgroup.remove().is_ok() || !cgroup.is_populated())
 }
 
-/// There are no cgroups.
+/// Always true: Windows has no cgroups.
 #[cfg(windows)]
-fn has_left_its_cgroup(_record: &Record) -> bool {
+fn is_cgroup_removed(_record: &Record) -> bool {
     true
 }
 
-/// A carrier of the cookie that is in the middle of an exec has no environment for a moment, and one that forks and dies may be missed.
-/// So what one look has found to be gone is looked for once more. Before anybody is asked what is to become of it: what is found then
-/// is decided about like everything else.
-fn look_again(planned: &mut [Planned], observer: &Observer) {
-    let is_doubtful = |planned: &&mut Planned| {
-        matches!(planned.decided.reason, Reason::Gone | Reason::PidReused) && planned.record.keeper.is_some()
+/// Checks once more every run that the first check found to be gone. A process in the middle of
+/// `exec` has no environment, so its cookie is not visible; and a scan can miss a process that
+/// forks and exits. This happens before the policy is called, so a run found here is decided about
+/// like every other.
+fn check_again(planned: &mut [Planned], observer: &Observer) {
+    let seems_gone = |planned: &&mut Planned| {
+        matches!(planned.reason(), Reason::Gone | Reason::GoneKeyless | Reason::PidReused)
+            && planned.record.keeper.is_some()
     };
-    for planned in planned.iter_mut().filter(is_doubtful) {
-        if observer.may_be_there(&planned.record) {
+    for planned in planned.iter_mut().filter(seems_gone) {
+        if observer.may_have_processes(&planned.record) {
             *planned = decide(observer, &planned.record);
         }
+        // The report says that no process of it is alive, so wait for those that are exiting. They
+        // have no environment, and a scan cannot recognize them.
+        observer.wait_for_exiting(&planned.record);
     }
 }
 
-/// There is nothing to take over: its keeper is at it, or was, and has left something.
+/// Whether the run cannot be adopted: its keeper is ending it, or its end is recorded and left
+/// processes.
 fn is_ending(planned: &Planned) -> bool {
-    let kept = planned.decided.facts.seen.keeper == classify::Keeper::Alive;
+    let kept = planned.decided.facts.keeper == classify::Keeper::Alive;
     kept && planned.record.on_owner_exit == Policy::Kill || planned.record.state == State::Exited
 }
 
-/// Makes every entry that is to be touched ours, for as far as nobody is faster.
+/// Claims every entry that will be changed. An entry that another bot claims first is left out.
 fn claim(instance: &Instance, planned: &[Planned]) -> Result<HashMap<String, Record>, RegistryError> {
     let wanted: Vec<Claim> = planned
         .iter()
-        .filter(|planned| !matches!(planned.decided.action, Verb::Leave | Verb::Skip))
+        .filter(|planned| !matches!(planned.action(), Action::Leave | Action::Skip))
         .map(|planned| Claim { key: planned.key.clone(), from: planned.record.owner_instance_id.clone() })
         .collect();
     let claimed = if wanted.is_empty() { Vec::new() } else { instance.claim(wanted)? };
-    let ours: HashMap<_, _> = claimed.into_iter().map(|record| (record.key(), record)).collect();
-    let stolen =
-        planned.iter().filter(|planned| planned.is_owned() && ours.contains_key(&planned.key)).count();
+    let claimed_entries: HashMap<_, _> = claimed.into_iter().map(|record| (record.key(), record)).collect();
+    let stolen = planned
+        .iter()
+        .filter(|planned| planned.is_owned() && claimed_entries.contains_key(&planned.key))
+        .count();
     instance.counters.stole(stolen as u64);
-    Ok(ours)
+    Ok(claimed_entries)
 }
 
-fn settle(instance: &Instance, record: &Record, grace_ms: Option<u64>) -> Done {
+fn settle(instance: &Instance, record: &Record, via: Via, grace_ms: Option<u64>) -> Done {
     let grace = Duration::from_millis(grace_ms.unwrap_or(record.grace_ms));
-    let ended = end::end(record, SIGTERM, grace, "owner-exit");
-    // What could not be ended stays in the registry, as it was: the next reaper may be allowed more.
+    let ended = end::end(record, via, SIGTERM, grace, "owner-exit");
+    // The entry of a run that could not be ended stays as it was: the next reaper may have
+    // more permissions.
     if let Some(why) = ended.failure() {
-        let error = Some(given_back(instance, record, why));
+        let error = Some(give_back(instance, record, why));
         return Done { outcome: Outcome::Failed, error, record: None };
     }
     let undropped = instance.registry.drop_claimed(vec![record.key()]).err();
-    let outcome = if ended.was_ended() { Outcome::Ended } else { Outcome::AlreadyDead };
-    Done { outcome, error: undropped.as_ref().map(stays), record: None }
+    let outcome = if ended.was_terminated() { Outcome::Ended } else { Outcome::AlreadyDead };
+    Done { outcome, error: undropped.as_ref().map(entry_stays), record: None }
 }
 
-/// Ends a run by its record, for a cancel: whoever's it is. The entry goes with it, unless its owner is there to see to that.
-pub fn end_and_note(
+/// Ends a run by its record, for a cancel, even if another bot owns it. Drops the entry too, unless
+/// a live owner does that.
+pub fn end_and_log(
     instance: &Instance,
     record: &Record,
     signal: i32,
     grace: Duration,
     reason: &str,
-) -> end::Ended {
+) -> Ended {
     let own = instance.registry.entry(&record.key()).map(|(entry, _)| entry);
     if let Some(entry) = &own {
         entry.exiting();
     }
-    let ended = end::end(record, signal, grace, reason);
-    // The owner of a service may have been stopped, and the next one of that name must not have to wait for it. Should it be well, it
-    // drops the entry a second time, which changes nothing.
+    let ended = end::end(record, observe::via(record), signal, grace, reason);
+    // The owner of a service may be stopped (SIGSTOP), and the next service of that name must not
+    // wait for it. If the owner runs, it drops the entry a second time, which changes nothing.
     let by_owner = record.service.is_none()
         && record.bot_start_token.as_ref().is_some_and(|owner| owner.state() == identity::State::Alive);
-    let answered_for = record.keeper.is_some() && own.is_some() || by_owner;
+    let has_owner = record.keeper.is_some() && own.is_some() || by_owner;
     if ended.survivors.is_empty() {
         match own {
-            Some(entry) if record.keeper.is_none() => entry.over(),
-            None if !answered_for => drop(instance.registry.drop_claimed(vec![record.key()])),
+            Some(entry) if record.keeper.is_none() => entry.remove(),
+            None if !has_owner => drop(instance.registry.drop_claimed(vec![record.key()])),
             _ => {}
         }
     }

@@ -1,4 +1,4 @@
-//! What there is of every entry right now, for people to look at. Nothing is decided from it.
+//! The live processes of every entry, for users. No decision is based on it.
 
 use std::sync::Arc;
 
@@ -6,15 +6,18 @@ use serde::Serialize;
 
 use super::classify::Owner;
 use super::observe::{Observer, target};
+use super::present::{exited, is_gone};
 use crate::contain::outside::Scan;
 use crate::identity::stat::Stat;
-use crate::identity::{ProcessRef, resident_bytes, started_at_ms, ticks_to_ms};
-use crate::registry::{Instance, Kept, Record, RegistryError, now_ms};
+use crate::identity::{ProcessRef, State, resident_bytes, started_at_ms, ticks_to_ms};
+use crate::registry::{
+    CachedRecord, Containment, Contents, Instance, Record, RegistryError, UnreadableContent, now_ms,
+};
 
-/// An entry, who answers for it, and its living processes.
+/// An entry, its owner's state, and its live processes.
 #[derive(Debug, Serialize)]
 pub struct Surveyed {
-    pub record: Arc<Kept>,
+    pub record: Arc<CachedRecord>,
     pub owner: Owner,
     pub members: Vec<Member>,
 }
@@ -29,23 +32,46 @@ pub struct Member {
     pub age_ms: u64,
     pub cpu_ms: u64,
     pub rss_bytes: u64,
-    /// It has left the session of its run, or never was in the group of a registered process.
+    /// It has left the session of its run, or the group of a registered process.
     pub escaped: bool,
 }
 
-/// Looks at all processes once, and says whose they are.
-pub fn survey(instance: &Instance) -> Result<Vec<Surveyed>, RegistryError> {
-    let table = instance.registry.load()?;
+/// Returns the live processes of every entry, and which part of the registry could not be read.
+/// Trees are found by descent. Only for runs without a live keeper, one scan of all processes is
+/// made.
+pub fn survey(instance: &Instance) -> Result<(Vec<Surveyed>, Option<UnreadableContent>), RegistryError> {
+    let Contents { table, flaw } = instance.registry.contents()?;
     let me = instance.registry.me();
-    let is_loose = |record: &Record| instance.registry.is_loose(&record.key());
-    let observer = Observer::new(me, me.pid, false, &is_loose);
-    let scan = Scan::take().ok();
-    let look = |record: &Arc<Kept>| Surveyed {
-        record: record.clone(),
-        owner: observer.owner(record),
-        members: members(scan.as_ref(), record),
+    let is_unsettled = |record: &Record| instance.registry.is_unsettled(&record.key());
+    let observer = Observer::new(me, me.pid, false, &is_unsettled);
+    let records = table.sorted();
+    let groups = records.iter().filter(|record| record.containment == Containment::Group);
+    let groups = groups.filter_map(|record| record.pgid);
+    let below = Scan::below_each(records.iter().flat_map(|record| seeds(record)), groups).ok();
+    let lost = || records.iter().filter(|record| has_lost_its_keeper(record));
+    let oldest = lost().filter_map(|record| record.start_token.as_ref()).map(|root| root.start).min();
+    let all = oldest.and_then(|oldest| Scan::take_since(oldest).ok());
+    let surveyed = |record: &&Arc<CachedRecord>| {
+        let scan = if has_lost_its_keeper(record) { all.as_ref() } else { below.as_ref() };
+        let (owner, members) = (observer.owner(record), members(scan, record));
+        // All processes that may belong to the run were checked: if no end is recorded and none of
+        // them is alive, the run has ended.
+        let has_ended = owner == Owner::Dead && members.is_empty() && is_gone(record);
+        Surveyed { record: if has_ended { exited(record) } else { (*record).clone() }, owner, members }
     };
-    Ok(table.sorted().into_iter().map(look).collect())
+    Ok((records.iter().map(surveyed).collect(), flaw))
+}
+
+/// The processes from which the tree of an entry is found by descent.
+fn seeds(record: &Record) -> impl Iterator<Item = &ProcessRef> {
+    let keeper = record.keeper.as_ref().map(|keeper| &keeper.start_token);
+    keeper.into_iter().chain(&record.start_token).chain(&record.members)
+}
+
+/// Whether the run's keeper is dead. Then its members are found by cookie, which any process may
+/// carry.
+fn has_lost_its_keeper(record: &Record) -> bool {
+    record.keeper.as_ref().is_some_and(|keeper| keeper.start_token.state() != State::Alive)
 }
 
 fn members(scan: Option<&Scan>, record: &Record) -> Vec<Member> {
@@ -70,7 +96,8 @@ fn member(record: &Record, stat: Stat, now: u64) -> Member {
     }
 }
 
-/// Nobody leaves a job, and there are neither sessions nor groups where there are jobs.
+/// Whether a process has left its run. On Windows always false: no process leaves a job, and there
+/// are neither sessions nor process groups.
 fn has_left(record: &Record, stat: &Stat) -> bool {
     match record.pgid {
         Some(pgid) if record.containment.has_keeper() => stat.session != pgid,

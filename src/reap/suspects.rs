@@ -1,10 +1,12 @@
-//! Who may be an orphan although no entry names it. Pure: what was seen in, suspects out.
+//! Finds suspects: processes that may be orphans although no registry entry names them. Pure: a
+//! list of processes in, suspects out.
 //!
-//! A suspect is nobody's run, and works in the project's directory or descends from an owner. That alone is no reason to mention
-//! it: its name has to be one that is looked for, too. Names are compared where the patterns are (`ts/patterns.ts`), because some of
-//! these are JavaScript's regular expressions; [`names`] says what there is to compare.
+//! A suspect belongs to no run, and works in the project directory or descends from an owner. In
+//! addition its name must match a pattern. `ts/orphans/suspect-patterns.ts` compares the names, because a pattern
+//! can be a JavaScript regular expression; [`names`] returns the names to compare.
 //!
-//! Nothing here is a proof. So a suspect is told to people, and ended only if somebody says so, by `look::end`.
+//! None of this is a proof. So suspects are only reported. `look::end` ends one only if the caller
+//! requests it.
 
 #[cfg(target_os = "linux")]
 mod linux;
@@ -27,77 +29,81 @@ use super::observe::LOWEST_PID;
 use crate::contain::tree;
 use crate::identity::stat::Stat;
 
-/// A process by its number and start token, here and now.
+/// A process by PID and start token, in this boot and namespace.
 pub type Id = (i32, u64);
 
 /// One process of the system.
 #[derive(Debug, Clone)]
 pub struct Seen {
     pub stat: Stat,
-    /// `None`: it is another user's, or of the kernel, or must not be looked at. It leads to others, and is no suspect.
+    /// `None` if the process belongs to another user or the kernel, or is unreadable. Such a
+    /// process is never a suspect, but its descendants can be.
     pub details: Option<Details>,
 }
 
 #[derive(Debug, Clone, Default)]
 pub struct Details {
-    /// Its command line. Never empty.
+    /// The command lineage. Never empty.
     pub words: Vec<String>,
-    /// `None` where that cannot be found out.
+    /// `None` if it is unreadable.
     pub directory: Option<PathBuf>,
 }
 
-/// All that a suspicion rests on.
+/// All facts for the search.
 #[derive(Debug, Clone, Copy)]
 pub struct Scene<'a> {
     pub seen: &'a HashMap<i32, Seen>,
-    /// We, and those above us.
+    /// This process and its ancestors.
     pub off_limits: &'a HashSet<i32>,
-    /// The bots that are alive: those that the registry names, and this one.
+    /// The live bots: those that the registry names, and this one.
     pub owners: &'a HashSet<Id>,
-    /// Whoever belongs to an entry. What becomes of it is decided by that.
+    /// The processes that belong to an entry. The reaper decides about them by that entry.
     pub taken: &'a HashSet<Id>,
-    /// `None`: nobody is suspected for where it is.
+    /// `None`: no process is a suspect because of its directory.
     pub project: Option<&'a Path>,
 }
 
-/// One that may be an orphan, if its name is one of those that are looked for.
+/// A process that may be an orphan, if its name matches a pattern.
 #[derive(Debug, Clone, Copy)]
 pub struct Suspect<'a> {
     pub stat: &'a Stat,
     pub details: &'a Details,
-    /// It works in the project's directory.
+    /// It works in the project directory.
     pub in_project: bool,
-    /// The bot it descends from.
+    /// The PID of the bot from which it descends.
     pub owner: Option<i32>,
 }
 
-/// Everybody to whom this applies, in the order of their numbers:
+/// All processes for which the following holds, ordered by PID:
 ///
-/// - It is alive, this user's, neither the system's (below 100) nor we nor above us.
-/// - It belongs to no entry, and to no keeper: whoever has one is somebody's run, in another registry perhaps.
-/// - It answers for nobody itself: an owner, a keeper's bot, or somebody above one would take healthy runs along.
-/// - It is in the project's directory, or descends from an owner that is alive. (Nobody descends from a dead one: the kernel has
-///   given its children to somebody else.)
+/// - It is alive, belongs to this user, has no system PID (see [`LOWEST_PID`]), and is neither this
+///   process nor an ancestor.
+/// - It belongs to no entry and has no keeper. A process with a keeper is a run, perhaps of another
+///   registry.
+/// - It is no owner, no bot with a keeper, and no ancestor of one. Ending it would end healthy
+///   runs.
+/// - It is in the project directory, or descends from a live owner. (No process descends from a
+///   dead owner, because the kernel has reparented its children.)
 pub fn suspects<'a>(scene: &Scene<'a>) -> Vec<Suspect<'a>> {
-    let answering = scene.answering();
+    let protected = scene.protected();
     let mut suspects: Vec<_> =
-        scene.seen.values().filter_map(|seen| scene.suspect(seen, &answering)).collect();
+        scene.seen.values().filter_map(|seen| scene.suspect(seen, &protected)).collect();
     suspects.sort_unstable_by_key(|suspect| suspect.stat.pid);
     suspects
 }
 
 impl<'a> Scene<'a> {
-    fn suspect(&self, seen: &'a Seen, answering: &HashSet<i32>) -> Option<Suspect<'a>> {
+    fn suspect(&self, seen: &'a Seen, protected: &HashSet<i32>) -> Option<Suspect<'a>> {
         let Seen { stat, details: Some(details) } = seen else { return None };
         if stat.is_dead()
             || stat.pid < LOWEST_PID
             || self.off_limits.contains(&stat.pid)
-            || answering.contains(&stat.pid)
+            || protected.contains(&stat.pid)
         {
             return None;
         }
-        // Who is nearest above decides: a run of an owner has a keeper in between.
-        let nearest = self.line(seen).skip(1).find(|above| self.is_kept(above) || self.is_owner(above));
+        // The nearest of them decides: a run of an owner has a keeper in between.
+        let nearest = self.lineage(seen).skip(1).find(|above| self.is_kept(above) || self.is_owner(above));
         if nearest.is_some_and(|above| self.is_kept(above)) {
             return None;
         }
@@ -107,15 +113,16 @@ impl<'a> Scene<'a> {
         (in_project || owner.is_some()).then_some(Suspect { stat, details, in_project, owner })
     }
 
-    /// Owners, whoever belongs to an entry, keepers, and everybody above one of these.
-    fn answering(&self) -> HashSet<i32> {
+    /// The PIDs of owners, of processes that belong to an entry, of keepers, and of all their
+    /// ancestors.
+    fn protected(&self) -> HashSet<i32> {
         let anchors = self.seen.values().filter(|seen| self.is_kept(seen) || self.is_owner(seen));
-        anchors.flat_map(|seen| self.line(seen)).map(|seen| seen.stat.pid).collect()
+        anchors.flat_map(|seen| self.lineage(seen)).map(|seen| seen.stat.pid).collect()
     }
 
-    /// The process and its ancestors, as they were seen. Links are stale sometimes: one that cannot be ends the line, and a circle
-    /// of them ends as well.
-    fn line(&self, seen: &'a Seen) -> impl Iterator<Item = &'a Seen> + use<'a> {
+    /// The process and its ancestors, as they were listed. Links can be stale: an impossible link
+    /// ends the walk, and so does a loop.
+    fn lineage(&self, seen: &'a Seen) -> impl Iterator<Item = &'a Seen> + use<'a> {
         let all = self.seen;
         let parent = move |child: &&'a Seen| {
             all.get(&child.stat.ppid).filter(|parent| tree::is_child(&child.stat, &parent.stat))
@@ -132,13 +139,14 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// A keeper, or its zygote, of whatever bot. Anybody can call itself so, and is left alone then.
+/// Whether it is a keeper or a zygote of any bot. Any process can take that name; then it is left
+/// alone.
 #[cfg(unix)]
 fn is_helper(stat: &Stat) -> bool {
-    crate::keeper::is_helper(&stat.comm)
+    crate::identity::helpers::is_helper(&stat.comm)
 }
 
-/// There are none.
+/// Always false: Windows has no such helpers.
 #[cfg(windows)]
 fn is_helper(_stat: &Stat) -> bool {
     false

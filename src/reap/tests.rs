@@ -1,4 +1,4 @@
-//! Whatever a file says, nobody is ended but who was recorded.
+//! Whatever a registry file says, the reaper ends only processes that are recorded in it.
 
 use std::process::{Child, Command, Stdio};
 
@@ -11,9 +11,9 @@ use crate::identity::{self, ProcessRef};
 use crate::registry::import::tests::{Random, file, mutate};
 use crate::registry::{self, Containment, Keeper, Record, import};
 
-/// Lives until its standard input ends, in a group of its own.
+/// Starts a process that lives until its standard input ends, in its own process group.
 fn cat() -> Child {
-    // Windows has no cat. What its shell is told ends when that ends, too.
+    // Windows has no `cat`. Its shell also exits when its input ends.
     let mut command = Command::new(if cfg!(windows) { "cmd" } else { "cat" });
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
@@ -24,7 +24,7 @@ fn process(child: &Child) -> ProcessRef {
     ProcessRef::capture(child.id().cast_signed()).unwrap()
 }
 
-/// A registered process of a bot that is gone.
+/// A registered process of a bot that has ended.
 fn orphan(process: &ProcessRef) -> Record {
     let gone = ProcessRef { pid: 4_000_000, ..process.clone() };
     Record {
@@ -38,7 +38,7 @@ fn orphan(process: &ProcessRef) -> Record {
         lease_expires_at_ms: Some(registry::now_ms() + 60_000),
         pgid: Some(process.pid),
         containment: Containment::Group,
-        ..Record::blank()
+        ..Record::empty()
     }
 }
 
@@ -62,14 +62,14 @@ fn no_mutation_of_a_file_ends_a_bystander() {
     let me = identity::me().unwrap();
     let (observer, scan) = (Observer::new(&me, me.pid, false, &|_| false), Scan::take().unwrap());
     let mut random = Random(0x2545_f491_4f6c_dd1d);
-    let (mut ended, mut looked_at) = (0, 0);
+    let (mut ended, mut checked) = (0, 0);
     for _ in 0..count {
         let seed = random.pick(&seeds);
         let text = mutate(&seed, &mut random);
         let Ok(imported) = import::read(&text) else { continue };
         for record in &imported.records {
-            looked_at += 1;
-            let facts = observer.look_at(record);
+            checked += 1;
+            let facts = observer.facts(record);
             match classify::classify(&facts).action {
                 Action::End(Via::Keeper) => {
                     ended += 1;
@@ -83,7 +83,8 @@ fn no_mutation_of_a_file_ends_a_bystander() {
                     let found = record.start_token.clone().or_else(|| identify_old(record));
                     let Some(found) = found else { continue };
                     let members = scan.living(&target(record, &found)).unwrap();
-                    // An old entry names a process by number and time; whoever has both is the one.
+                    // An entry of an old format names a process by PID and time; a process with
+                    // both is the recorded one.
                     let is_ours = |member: &ProcessRef| {
                         *member == root || *member == keeper_process || record.start_token.is_none()
                     };
@@ -93,15 +94,15 @@ fn no_mutation_of_a_file_ends_a_bystander() {
             }
         }
     }
-    println!("{count} files: {looked_at} entries, {ended} of them to be ended, none of them a bystander");
-    assert!(ended > 0 && ended < looked_at, "the mutations reach both sides");
+    println!("{count} files: {checked} entries, {ended} of them to be ended, none of them a bystander");
+    assert!(ended > 0 && ended < checked, "the mutations reach both sides");
     for mut child in [recorded, keeper] {
         drop(child.stdin.take());
-        assert!(child.wait().unwrap().success(), "ended by its own end of input, not by a signal");
+        assert!(child.wait().unwrap().success(), "the end of its input ended it, not a signal");
     }
 }
 
-/// Elsewhere a file that somebody has open is not moved.
+/// Unix only: Windows refuses to move a file that is open.
 #[cfg(unix)]
 mod unwritable {
     use std::sync::Arc;
@@ -129,20 +130,20 @@ mod unwritable {
     }
 
     #[test]
-    fn what_was_claimed_is_ended_also_if_that_cannot_be_written_down_of_others() {
+    fn a_claimed_run_is_ended_even_if_the_registry_becomes_unwritable() {
         let mut child = cat();
         let alive = orphan(&process(&child));
         let gone = ProcessRef { pid: 4_000_001, ..process(&child) };
         let dead = Record { run_id: "dead".into(), ..orphan(&gone) };
         let (paths, instance) = registry_of("unwritable", &[dead, alive]);
-        // Nobody makes a checkpoint meanwhile.
+        // The lock prevents a checkpoint by any other process.
         let lock = disk::open_to_append(&paths.lock).unwrap();
         assert!(disk::try_lock(&lock).unwrap());
 
-        let planned = plan(&instance, instance.registry.me().pid, false).unwrap();
+        let crate::reap::Plan { planned, .. } = plan(&instance, instance.registry.me().pid, false).unwrap();
         let ours = claim(&instance, &planned).unwrap();
         assert_eq!(ours.len(), 2);
-        // From here on no line can be added.
+        // From here on the journal cannot be written.
         std::fs::rename(&paths.journal, paths.journal.with_extension("moved")).unwrap();
         std::fs::create_dir(&paths.journal).unwrap();
         let done = settle_all(&instance, &planned, ours, Some(0));
@@ -151,10 +152,101 @@ mod unwritable {
             let expected =
                 if planned.record.run_id == "dead" { Outcome::AlreadyDead } else { Outcome::Ended };
             assert_eq!(done.outcome, expected);
-            assert!(done.error.unwrap().contains("its entry stays for now"), "and it is said of each");
+            assert!(
+                done.error.unwrap().contains("its entry could not be removed yet"),
+                "each outcome reports it"
+            );
         }
         assert!(!child.wait().unwrap().success(), "it was killed");
         drop(lock);
         let _ = std::fs::remove_dir_all(paths.json.parent().unwrap());
+    }
+}
+
+/// Linux only: there a test can listen at any control address.
+#[cfg(target_os = "linux")]
+mod decision {
+    use std::io::{Read, Write};
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixListener};
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::keeper::protocol::{self, Report};
+    use crate::reap::classify::Reason;
+    use crate::reap::end::end;
+    use crate::reap::{Decided, Planned, Verdict};
+    use crate::registry::CachedRecord;
+    use crate::run::reason::Ending;
+    use crate::run::signal::SIGTERM;
+    use crate::run::{Cause, Ended};
+
+    /// A run whose keeper is this process, and the socket at which it listens.
+    fn kept(child: &Child, name: &str) -> (Record, UnixListener) {
+        let address = format!("spawn-owned-test-{}-{name}", std::process::id());
+        let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&address).unwrap()).unwrap();
+        let keeper = Keeper { start_token: identity::me().unwrap(), address };
+        let record =
+            Record { containment: Containment::Keeper, keeper: Some(keeper), ..orphan(&process(child)) };
+        (record, listener)
+    }
+
+    #[test]
+    fn a_decision_to_end_a_run_from_outside_does_not_connect_to_its_keeper() {
+        let mut child = cat();
+        let (record, listener) = kept(&child, "outside");
+        listener.set_nonblocking(true).unwrap();
+        let ended = end(&record, Via::Outside, SIGTERM, Duration::from_secs(5), "owner-exit");
+        assert_eq!((ended.ending, ended.survivors.len()), (Ending::KeeperLost, 0));
+        assert!(!child.wait().unwrap().success());
+        assert_eq!(listener.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    }
+
+    #[test]
+    fn a_decision_to_end_a_run_through_its_keeper_sends_the_keeper_a_cancel() {
+        let mut child = cat();
+        let (record, listener) = kept(&child, "keeper");
+        let root = protocol::Process { pid: record.pid, start: process(&child).start };
+        let keeper = std::thread::spawn(move || {
+            let (mut client, _) = listener.accept().unwrap();
+            let ready = Report::Ready { keeper: root, root, address: String::new(), cgroup: None };
+            client.write_all(&protocol::encode(&ready).unwrap()).unwrap();
+            let mut request = [0; 64];
+            assert!(client.read(&mut request).unwrap() > 0);
+            drop(child.stdin.take());
+            assert!(child.wait().unwrap().success(), "only its keeper ends it");
+            let ended =
+                Ended { named_reason: "owner-exit".into(), ..Ended::new(Ending::Cause(Cause::Cancel)) };
+            client.write_all(&protocol::encode(&Report::Extinct(ended)).unwrap()).unwrap();
+        });
+        let ended = end(&record, Via::Keeper, SIGTERM, Duration::from_secs(5), "owner-exit");
+        keeper.join().unwrap();
+        assert_eq!((ended.ending, ended.reason().name()), (Ending::Cause(Cause::Cancel), "owner-exit"));
+    }
+
+    #[test]
+    fn a_policy_changes_only_a_decision_to_end_a_run() {
+        let me = identity::me().unwrap();
+        let record = Arc::new(CachedRecord::new(orphan(&me)));
+        let facts = Observer::new(&me, me.pid, false, &|_| false).facts(&record);
+        let planned = |action| Planned {
+            key: record.key(),
+            record: record.clone(),
+            decided: Decided { facts, decision: classify::Decision { action, reason: Reason::RootAlive } },
+        };
+        for (action, verdict, expected) in [
+            (Action::End(Via::Keeper), Verdict::Adopt, Action::Adopt(Via::Keeper)),
+            (Action::End(Via::Outside), Verdict::Adopt, Action::Adopt(Via::Outside)),
+            (Action::End(Via::Keeper), Verdict::Leave, Action::Leave),
+            (Action::Leave, Verdict::Adopt, Action::Leave),
+            (Action::Skip, Verdict::Adopt, Action::Skip),
+            (Action::Drop, Verdict::Leave, Action::Drop),
+            (Action::DropReused, Verdict::Leave, Action::DropReused),
+        ] {
+            let mut planned = planned(action);
+            planned.apply(verdict);
+            assert_eq!(planned.action(), expected, "{action:?} {verdict:?}");
+        }
     }
 }

@@ -1,21 +1,23 @@
-//! The registry's files, opened with care: for their owner only, no symbolic link followed, nobody else's.
+//! Access to the registry's files: readable only for their owner, no symbolic link followed, no
+//! file of another user used.
 //!
-//! What the systems do differently is in `unix` and `windows`, behind the same functions:
+//! The system-specific functions are in `unix` and `windows`, with the same contract:
 //!
 //! | function | contract |
 //! |---|---|
-//! | `options` | how a file of ours is opened: no link followed, no waiting, nobody else may read what is made |
-//! | `folder_builder` | how a folder is made, with all above it |
-//! | `refusal` | what it means that a file could not be opened |
-//! | `has_other_names` | whether an open file has more than one |
-//! | `stranger` | whose an open file is, if it is not ours |
-//! | `look`, `look_at` | the stamp of an open file, and of what is at a path, without following a link |
-//! | `is_momentary` | whether an error may be over in a moment |
-//! | `take_turn` | whoever appends is alone until the file is closed, if the system does not see to that itself |
-//! | `try_lock`, `lock_byte` | a lock that goes with the open file; false if somebody has it. Nobody who reads or writes notices |
-//! | `hold` | keeps a file's pages while another takes its place, where that costs something |
-//! | `errno_of` | an error, by the name that Node uses |
-//! | `plain` | a path as people write it |
+//! | `options` | how to open a file: no link followed, no blocking, new files private |
+//! | `folder_builder` | how to create a folder and its parents |
+//! | `refusal` | the reason why a file could not be opened |
+//! | `has_other_names` | whether an open file has hard links |
+//! | `foreign_owner` | the owner of an open file, if it is another user |
+//! | `stamp_of`, `stamp_at` | the stamp of an open file, or of a path (no link followed) |
+//! | `is_temporary` | whether an operation that failed with this error may soon succeed |
+//! | `take_turn` | excludes other writers until the file is closed, if appends are not atomic |
+//! | `try_lock`, `lock_byte` | locks for the open file; false if locked. Does not block I/O |
+//! | `lock_holder` | the PID that has locked a path with `try_lock`, if the system provides it |
+//! | `keep_open` | delays freeing the pages of a replaced file, if that takes time |
+//! | `errno_of` | the error as an errno, with the name that Node uses |
+//! | `plain` | a path in the form that users write |
 
 #[cfg(test)]
 pub mod tests;
@@ -38,9 +40,9 @@ use std::time::{Duration, Instant};
 use super::error::RegistryError;
 use super::failpoint;
 
-pub use system::{JOURNAL_STAYS_OPEN, errno_of, lock_byte, plain, take_turn, try_lock};
+pub use system::{JOURNAL_STAYS_OPEN, errno_of, lock_byte, lock_holder, plain, take_turn, try_lock};
 
-/// Where a registry lives.
+/// The paths of a registry's files.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Paths {
     pub json: PathBuf,
@@ -66,19 +68,20 @@ impl Paths {
         }
     }
 
-    /// The folder, made if it is not there.
+    /// Creates the folder if it does not exist.
     pub fn make_folder(&self) -> Result<(), RegistryError> {
         let Some(folder) = self.json.parent() else { return Ok(()) };
         make_folder(folder).map_err(|error| unwritable(&self.json, &error))
     }
 }
 
-/// The folder and all above it, made if they are not there.
+/// Creates the folder and its parents if they do not exist.
 pub fn make_folder(folder: &Path) -> io::Result<()> {
     system::folder_builder().recursive(true).create(folder)
 }
 
-/// Which content a path had: another file, or the same one changed, has another stamp.
+/// Identifies the content of a file: another file has another stamp, and so has the same file after
+/// a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     device: u64,
@@ -87,56 +90,67 @@ pub struct Stamp {
     changed: (i64, i64),
 }
 
+/// A file by device and inode number. After the file is deleted and closed, another file may get
+/// its inode number.
+pub type FileId = (u64, u64);
+
 impl Stamp {
-    /// Which file it is, whatever is in it.
-    pub fn file(self) -> (u64, u64) {
+    pub fn size(self) -> u64 {
+        self.size
+    }
+
+    /// Identifies the file without its content.
+    pub fn file(self) -> FileId {
         (self.device, self.inode)
     }
 }
 
-/// What `path` is now, without following a link.
+/// The stamp of the file at `path`, without following a link.
 pub fn stamp(path: &Path) -> Option<Stamp> {
-    system::look_at(path).ok()
+    system::stamp_at(path).ok()
 }
 
-/// Whether a file that was opened is the one that others find there: a lock on another one means nothing.
+/// Whether an open file still is the file at `path`. A lock on another file would protect nothing.
 pub fn is_in_place(file: &File, path: &Path) -> bool {
-    match (system::look(file), system::look_at(path)) {
+    match (system::stamp_of(file), system::stamp_at(path)) {
         (Ok(ours), Ok(there)) => ours.file() == there.file(),
         _ => false,
     }
 }
 
-/// How long something is tried again that may be over in a moment, where somebody waits for it: on the event loop.
-pub const MOMENT: Duration = Duration::from_millis(100);
-const PAUSE: Duration = Duration::from_millis(1);
+/// How long to retry a temporary error while the event loop waits.
+pub const EVENT_LOOP_PATIENCE: Duration = Duration::from_millis(100);
+const RETRY_PAUSE: Duration = Duration::from_millis(1);
 
-/// Tries again what fails for a moment only, see `is_momentary`. On Unix nothing does.
-pub fn patiently<T>(patience: Duration, mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+/// Retries `attempt` while it fails with a temporary error, for at most `patience`. On Unix no
+/// error is temporary.
+pub fn retry_while_busy<T>(patience: Duration, mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let mut give_up_at = None;
     loop {
         match attempt() {
             Err(error)
-                if system::is_momentary(&error)
+                if system::is_temporary(&error)
                     && Instant::now() < *give_up_at.get_or_insert_with(|| Instant::now() + patience) =>
             {
-                std::thread::sleep(PAUSE);
+                std::thread::sleep(RETRY_PAUSE);
             }
             result => return result,
         }
     }
 }
 
-/// Why a file is not opened.
+/// Why a file was not opened.
 #[derive(Debug)]
 pub enum Refusal {
-    /// We follow none: whoever can place one could make us write elsewhere.
+    /// A symbolic link. None is followed: the process that placed it could make us write to any
+    /// file.
     Symlink,
-    /// Not a plain file.
+    /// Not a regular file.
     NotAFile,
-    /// It has another name, too: whoever has made that could have us write to any file of ours.
+    /// A file with a second name. The process that linked it could make us write to any file of
+    /// this user.
     Linked,
-    /// Another user's, named as the system names users.
+    /// A file of another user, with the system's name of that user.
     Foreign {
         owner: String,
     },
@@ -146,18 +160,19 @@ pub enum Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Symlink => f.write_str("it is a symbolic link, and none is followed"),
+            Self::Symlink => f.write_str("it is a symbolic link, which is not followed"),
             Self::NotAFile => f.write_str("it is not a plain file"),
-            Self::Linked => f.write_str("it has another name, too (a hard link)"),
+            Self::Linked => f.write_str("it has a second name (a hard link)"),
             Self::Foreign { owner } => write!(f, "it belongs to another user ({owner})"),
             Self::Failed(error) => write!(f, "{error}"),
         }
     }
 }
 
-/// A file of ours, and nothing else that may be in its place.
+/// Opens a regular file of this user, and refuses anything else.
 pub fn open(path: &Path, options: &OpenOptions) -> Result<File, Refusal> {
-    let file = patiently(MOMENT, || options.open(path)).map_err(|error| system::refusal(path, error))?;
+    let file = retry_while_busy(EVENT_LOOP_PATIENCE, || options.open(path))
+        .map_err(|error| system::refusal(path, error))?;
     let meta = file.metadata().map_err(Refusal::Failed)?;
     if meta.is_symlink() {
         return Err(Refusal::Symlink);
@@ -165,63 +180,73 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<File, Refusal> {
     if !meta.is_file() {
         return Err(Refusal::NotAFile);
     }
-    match system::stranger(&file, &meta) {
+    match system::foreign_owner(&file, &meta) {
         Some(owner) => Err(Refusal::Foreign { owner }),
         None => Ok(file),
     }
 }
 
-/// How a file is opened to append to it, and made if it is not there. It can be locked.
+/// Options to open a file for appending and create it if needed. The file can be locked.
 pub fn appending() -> OpenOptions {
     let mut options = system::options();
-    // Reading is for Windows: what is open to append only cannot be locked there.
+    // Windows cannot lock a file that is open only for appending, so open it for reading too.
     options.read(true).append(true).create(true);
     options
 }
 
-/// A file to write to the end of, made if it is not there. With two names it may be any file of ours, to which somebody who can write in
-/// this folder has made a link (where the kernel allows that: `fs.protected_hardlinks`).
+/// Opens a file for appending, and creates it if needed.
+///
+/// A file with two names is refused. It may be any file of this user, linked by a process that can
+/// write in this folder (where the kernel allows that: `fs.protected_hardlinks`).
 pub fn open_to_extend(path: &Path) -> Result<File, Refusal> {
     let file = open(path, &appending())?;
     if system::has_other_names(&file).map_err(Refusal::Failed)? { Err(Refusal::Linked) } else { Ok(file) }
 }
 
-/// The journal.
+/// Opens the journal for appending.
 pub fn open_journal(path: &Path) -> Result<File, RegistryError> {
     open_to_extend(path).map_err(|refusal| refused(path, refusal, unwritable))
 }
 
-/// A file to be locked, made if it is not there. Nothing is written to it.
+/// Opens a file to lock it, and creates it if needed. Nothing is written to it.
 pub fn open_to_append(path: &Path) -> Result<File, RegistryError> {
     open(path, &appending()).map_err(|refusal| refused(path, refusal, unwritable))
 }
 
-/// The whole file and its stamp; `None` if there is none.
-pub fn read(path: &Path) -> Result<Option<(Vec<u8>, Stamp)>, RegistryError> {
-    let mut file = match open(path, system::options().read(true)) {
+/// Opens a file for reading. Returns it with its stamp; `None` if it does not exist.
+pub fn open_to_read(path: &Path) -> Result<Option<(File, Stamp)>, RegistryError> {
+    let file = match open(path, system::options().read(true)) {
         Err(Refusal::Failed(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         opened => opened.map_err(|refusal| refused(path, refusal, unreadable))?,
     };
-    let stamp = system::look(&file).map_err(|error| unreadable(path, &error))?;
+    let stamp = system::stamp_of(&file).map_err(|error| unreadable(path, &error))?;
+    Ok(Some((file, stamp)))
+}
+
+/// Reads a whole file. Returns its content and its stamp; `None` if it does not exist.
+pub fn read(path: &Path) -> Result<Option<(Vec<u8>, Stamp)>, RegistryError> {
+    let Some((mut file, stamp)) = open_to_read(path)? else { return Ok(None) };
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
     Ok(Some((bytes, stamp)))
 }
 
-/// A file that is about to take another's place in one step: whoever reads sees the old content or the new, whole.
+/// A new file that atomically replaces another one: readers see the old content or the new one,
+/// complete.
 ///
-/// Not synced: what a crash of the bot leaves is the page cache's, and that survives; after a power failure it is another
-/// boot, in which nothing that was recorded can be alive.
+/// Not synced to disk. After a crash of the bot the page cache still has the content. A power
+/// failure means a new boot, in which no recorded process is alive.
 pub struct Replacement<'a> {
     path: &'a Path,
     temporary: PathBuf,
     stamp: Stamp,
-    /// The one that goes. As long as it is open the kernel does not free its pages, which takes a while if they are many.
-    _former: Option<File>,
+    /// The replaced file. While it is open the kernel does not free its pages, which takes time for
+    /// a large file.
+    _replaced: Option<File>,
 }
 
 impl<'a> Replacement<'a> {
-    /// Writes it, beside the one that it is to replace. `render` may write many small pieces.
+    /// Writes the new file beside the old one. `render` may write many small pieces.
     pub fn write(
         path: &'a Path,
         render: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -229,21 +254,21 @@ impl<'a> Replacement<'a> {
         let mut name = path.as_os_str().to_owned();
         name.push(".tmp");
         let temporary = PathBuf::from(name);
-        // We hold the lock: what is there was left by a crash.
+        // The caller holds the lock, so an existing temporary file is left from a crash.
         let _ = std::fs::remove_file(&temporary);
         failpoint::hit();
         let written = (|| {
             let mut options = system::options();
             options.write(true).create_new(true);
-            let mut file = patiently(MOMENT, || options.open(&temporary))?;
-            let mut pieces = BufWriter::with_capacity(PIECE, Pieces(&mut file));
-            render(&mut pieces)?;
-            pieces.flush()?;
-            drop(pieces);
-            system::look(&file)
+            let mut file = retry_while_busy(EVENT_LOOP_PATIENCE, || options.open(&temporary))?;
+            let mut writer = BufWriter::with_capacity(CHUNK, Chunks(&mut file));
+            render(&mut writer)?;
+            writer.flush()?;
+            drop(writer);
+            system::stamp_of(&file)
         })();
         match written {
-            Ok(stamp) => Ok(Self { path, temporary, stamp, _former: system::hold(path) }),
+            Ok(stamp) => Ok(Self { path, temporary, stamp, _replaced: system::keep_open(path) }),
             Err(error) => {
                 let _ = std::fs::remove_file(&temporary);
                 Err(unwritable(path, &error))
@@ -251,27 +276,29 @@ impl<'a> Replacement<'a> {
         }
     }
 
-    /// Puts it in place. Returns its stamp. After an error it can be tried again; see [`Replacement::failed`].
+    /// Renames the new file to its final path. Returns its stamp.
+    ///
+    /// After an error the caller may retry, or call [`Replacement::failed`].
     pub fn put_in_place(&self) -> io::Result<Stamp> {
         std::fs::rename(&self.temporary, self.path)?;
         failpoint::hit();
-        // A rename changes the time of change.
+        // The rename changes the time of change.
         Ok(stamp(self.path).unwrap_or(self.stamp))
     }
 
-    /// It could not be put in place, and nobody tries again.
+    /// Removes the new file, because it could not be renamed and the caller does not retry.
     pub fn failed(&self, error: &io::Error) -> RegistryError {
         let _ = std::fs::remove_file(&self.temporary);
         unwritable(self.path, error)
     }
 }
 
-/// How much is written at a time.
-const PIECE: usize = 1 << 18;
+/// Number of bytes per write.
+const CHUNK: usize = 1 << 18;
 
-struct Pieces<'a>(&'a mut File);
+struct Chunks<'a>(&'a mut File);
 
-impl Write for Pieces<'_> {
+impl Write for Chunks<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         failpoint::write(bytes, |part| self.0.write_all(part)).map(|()| bytes.len())
     }
@@ -300,6 +327,6 @@ pub fn unwritable(path: &Path, error: &io::Error) -> RegistryError {
     RegistryError::Unwritable { path: path.to_owned(), errno: errno_of(error) }
 }
 
-fn unreadable(path: &Path, error: &io::Error) -> RegistryError {
+pub fn unreadable(path: &Path, error: &io::Error) -> RegistryError {
     RegistryError::Unreadable { path: path.to_owned(), errno: errno_of(error) }
 }

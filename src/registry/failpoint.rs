@@ -1,7 +1,8 @@
-//! Places at which a test can have this process die, compiled out of releases.
+//! Points at which a test can kill this process. Compiled out of releases.
 //!
-//! With the feature `failpoints`, `SPAWN_OWNED_CRASH_AT=N` kills the process, as SIGKILL does, at the Nth place it comes to.
-//! Every write is three of them: before it, half of it, after it.
+//! With the feature `failpoints`, `SPAWN_OWNED_CRASH_AT=N` kills the process at the Nth point that
+//! it reaches, like SIGKILL. Every write has three points: before it, after half of it, and after
+//! it.
 
 #[cfg(not(feature = "failpoints"))]
 mod switched_off {
@@ -19,19 +20,21 @@ mod switched_on {
     use std::sync::LazyLock;
     use std::sync::atomic::{AtomicU64, Ordering};
 
+    use crate::start_environment::variable;
+
     static COUNT: AtomicU64 = AtomicU64::new(0);
     static CRASH_AT: LazyLock<Option<u64>> =
-        LazyLock::new(|| std::env::var("SPAWN_OWNED_CRASH_AT").ok().and_then(|text| text.parse().ok()));
+        LazyLock::new(|| variable("SPAWN_OWNED_CRASH_AT").and_then(|text| text.parse().ok()));
 
     pub fn hit() {
-        if is_the_one() {
+        if is_crash_point() {
             die();
         }
     }
 
     pub fn write<T>(bytes: &[u8], write: impl FnOnce(&[u8]) -> T) -> T {
         hit();
-        if is_the_one() {
+        if is_crash_point() {
             write(&bytes[..bytes.len() / 2]);
             die();
         }
@@ -40,16 +43,17 @@ mod switched_on {
         result
     }
 
-    fn is_the_one() -> bool {
+    fn is_crash_point() -> bool {
         Some(COUNT.fetch_add(1, Ordering::SeqCst) + 1) == *CRASH_AT
     }
 
-    /// Nothing of this process runs after that: no handler, no destructor.
+    /// Ends this process without any handler or destructor.
     fn die() -> ! {
         #[cfg(unix)]
         let _ = nix::sys::signal::raise(nix::sys::signal::Signal::SIGKILL);
         #[cfg(windows)]
-        // SAFETY: the handle is the one that always means this process.
+        // SAFETY: `GetCurrentProcess` returns a pseudo-handle for this process, which is always
+        // valid.
         unsafe {
             use windows_sys::Win32::System::Threading::{GetCurrentProcess, TerminateProcess};
             TerminateProcess(GetCurrentProcess(), crate::run::signal::exit_code(crate::run::signal::SIGKILL));

@@ -1,18 +1,20 @@
-//! Reading a file, whoever wrote it. Pure: text in, records out.
+//! Reads a registry file of any known format. Pure: text in, records out.
 //!
 //! | file | entries |
 //! |---|---|
-//! | ours | `{"version":1,"entries":[…]}`, see [`Record`] |
-//! | Papercup's | `{"entries":[{pid, startedAt, sessionId, botPid, commandPreview}]}` |
-//! | loopwork's, of the orphan detector | `{"pids":[{pid, command, spawnedAt, cwd}]}`, or numbers alone |
-//! | loopwork's, of the process manager | `{"version":1,"processes":[{pid, command, startTime, parentPid, …}]}` |
-//! | claude-mem's | `{"processes":{"<id>":{pid, type, sessionId?, startedAt, pgid?}}}` |
+//! | spawn-owned | `{"version":1,"entries":[…]}`, see [`Record`] |
+//! | Papercup | `{"entries":[{pid, startedAt, sessionId, botPid, commandPreview}]}` |
+//! | loopwork orphan detector | `{"pids":[{pid, command, spawnedAt, cwd}]}`, or PIDs alone |
+//! | loopwork manager | `{"version":1,"processes":[{pid, command, startTime, parentPid, …}]}` |
+//! | claude-mem | `{"processes":{"<id>":{pid, type, sessionId?, startedAt, pgid?}}}` |
 //!
-//! A file can be wrong in every way there is: half of it, another program's, edited by hand, made up to have somebody killed. So an
-//! entry is taken only if all of it makes sense, and one that does not make sense takes no other with it.
+//! A file can be wrong in any way: truncated, written by another program, edited by hand, or forged
+//! to have a process killed. So an entry is accepted only if all of it is valid. An invalid entry
+//! does not affect the others.
 //!
-//! Of the old files only a PID and an age are believed. Their `pgid` is not: it was written down without asking the
-//! kernel, and a group that the process does not lead is somebody else's.
+//! From files of other programs only the PID and the age are used. Their `pgid` is ignored: those
+//! programs did not read it from the kernel, and a group that the process does not lead belongs to
+//! other processes.
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -23,21 +25,26 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::record::{Exit, Owner, Record};
+use crate::contain::cookie::is_key;
 
-/// The format we write.
+/// The format version that we write.
 const VERSION: u64 = 1;
 
-/// How far an old entry's `startedAt` and the start of the process with its PID may be apart.
+/// Maximum difference between an old entry's `startedAt` and the start of the process with its PID.
 ///
-/// Old bots read the clock when `spawn` had returned, which takes up to some tenths of a second in a big bot. The kernel
-/// tells a start in hundredths of a second since a boot whose own time it tells in whole seconds; and the clock may have been
-/// adjusted. So the two never agree exactly, but they do within two seconds. For a stranger to be that close, the kernel
-/// must have handed out *all* other PIDs in between: it goes round.
+/// Old bots read the clock after `spawn` returned, which takes up to some tenths of a second in a
+/// large bot. The kernel reports a start in hundredths of a second since boot, and the boot time in
+/// whole seconds. And the clock may have been adjusted. So the two never agree exactly, but within
+/// two seconds.
+///
+/// Another process can be that close only if the kernel assigned *all* other PIDs in between,
+/// because PIDs are assigned in turn.
 pub const WINDOW_MS: u64 = 2_000;
 
-/// Numbers below are seconds, others are milliseconds: 1973 if taken for the latter, 5138 if taken for the former.
+/// Smaller numbers are seconds, larger ones are milliseconds. The limit is a date in 1973 as
+/// milliseconds, and in 5138 as seconds.
 const SECONDS_BELOW: u64 = 100_000_000_000;
-/// The year 10000. Nobody has started anything after it.
+/// The year 10000. A later start is invalid.
 const TOO_LATE_MS: u64 = 253_402_300_800_000;
 
 const PREVIEW: usize = 120;
@@ -45,21 +52,23 @@ const ID: usize = 256;
 const PATH: usize = 4096;
 const WHY: usize = 200;
 
-/// Fields that only we write. With one of them an entry is ours, and is not taken for an old one because the others are
-/// damaged: of an old one less is asked.
+/// Fields that only spawn-owned writes.
+///
+/// An entry with one of them is ours. It is not read as an old entry if its other fields are
+/// damaged, because fewer checks apply to old entries.
 const OURS: [&str; 3] = ["runId", "startToken", "containment"];
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Imported {
     pub records: Vec<Record>,
-    /// Which entries were not taken, and why. Says nothing of what was in them.
+    /// The rejected entries with the reasons. Contains no values of the entries.
     pub rejected: Vec<String>,
 }
 
-/// Not one entry can be had.
+/// Why no entry of a file can be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unreadable {
-    /// Written by a later version, which knows what we would lose.
+    /// A newer version wrote the file; this version would lose data.
     Newer(u64),
     Corrupt(String),
 }
@@ -72,8 +81,8 @@ struct File {
 
 /// The entries of a registry file.
 pub fn read(text: &str) -> Result<Imported, Unreadable> {
-    // Nearly always the file is our own and in order. If not, it is worth the time to find out what is wrong with it.
-    let Ok(file) = serde_json::from_str::<File>(text) else { return piece_by_piece(text) };
+    // Nearly always the file is our own and valid. Only otherwise it is read entry by entry.
+    let Ok(file) = serde_json::from_str::<File>(text) else { return read_each_entry(text) };
     if file.version > VERSION {
         return Err(Unreadable::Newer(file.version));
     }
@@ -84,7 +93,8 @@ pub fn read(text: &str) -> Result<Imported, Unreadable> {
     Ok(imported)
 }
 
-/// Whether the process that was seen to start then may be the one of an old entry. An entry without an age names nobody.
+/// Whether a process that started at `seen_ms` may be the process of an old entry. An entry without
+/// an age matches no process.
 pub fn agrees(started_at: u64, seen_ms: u64) -> bool {
     started_at != 0 && started_at.abs_diff(seen_ms) <= WINDOW_MS
 }
@@ -102,10 +112,10 @@ impl Imported {
     }
 }
 
-fn piece_by_piece(text: &str) -> Result<Imported, Unreadable> {
+fn read_each_entry(text: &str) -> Result<Imported, Unreadable> {
     let corrupt = |why: &str| Unreadable::Corrupt(why.to_owned());
     let file: Value = serde_json::from_str(text).map_err(|error| corrupt(&error.to_string()))?;
-    let Value::Object(file) = file else { return Err(corrupt("not an object")) };
+    let Value::Object(file) = file else { return Err(corrupt("it is not a JSON object")) };
     if let Some(version) = file.get("version") {
         let number = version.as_f64().ok_or_else(|| corrupt("its version is not a number"))?;
         if number > 1.0 {
@@ -119,55 +129,57 @@ fn piece_by_piece(text: &str) -> Result<Imported, Unreadable> {
             None => continue,
             Some(Value::Array(entries)) => {
                 for (index, entry) in entries.iter().enumerate() {
-                    imported.add(list, &index.to_string(), any(list, "", entry));
+                    imported.add(list, &index.to_string(), read_entry(list, "", entry));
                 }
             }
             Some(Value::Object(entries)) if list == "processes" => {
                 for (id, entry) in entries {
-                    imported.add(list, id, any(list, id, entry));
+                    imported.add(list, id, read_entry(list, id, entry));
                 }
             }
             Some(_) => return Err(Unreadable::Corrupt(format!("`{list}` is not a list"))),
         }
         known = true;
     }
-    if known { Ok(imported) } else { Err(corrupt("neither `entries` nor `pids` nor `processes`")) }
+    if known { Ok(imported) } else { Err(corrupt("it has none of `entries`, `pids` and `processes`")) }
 }
 
-fn any(list: &str, id: &str, entry: &Value) -> Result<Record, String> {
+fn read_entry(list: &str, id: &str, entry: &Value) -> Result<Record, String> {
     match entry {
         Value::Object(fields) if list == "entries" && OURS.iter().any(|name| fields.contains_key(*name)) => {
             Record::deserialize(entry).map_err(|error| without_values(&error.to_string())).and_then(sound)
         }
-        Value::Object(fields) => old(id, fields),
+        Value::Object(fields) => read_old_entry(id, fields),
         Value::Number(_) => Ok(bare(pid(entry)?, 0)),
         _ => Err("neither a PID nor an object".to_owned()),
     }
 }
 
-/// An entry of ours, if it does not contradict itself. A token carries its PID, so that one cannot be changed without the
-/// other: whoever edits a number in the file does not thereby aim at another process.
+/// The entry with its text made safe, if it does not contradict itself.
+///
+/// A start token contains its PID. So a user who edits only the PID in the file cannot make the
+/// entry name another process.
 pub fn sound(mut record: Record) -> Result<Record, String> {
     let names =
         |token: &Option<crate::identity::ProcessRef>, pid| token.as_ref().is_none_or(|it| it.pid == pid);
     if record.pid <= 0 {
-        return Err("its pid is none".to_owned());
+        return Err("its pid is not a valid PID".to_owned());
     }
     if !names(&record.start_token, record.pid) {
-        return Err("its startToken is another process's".to_owned());
+        return Err("its startToken has another PID than its pid field".to_owned());
     }
     if record.bot_pid < 0 || !names(&record.bot_start_token, record.bot_pid) {
-        return Err("its botStartToken is another process's".to_owned());
+        return Err("its botPid is negative, or differs from the PID in its botStartToken".to_owned());
     }
-    // Signals to such groups go to everybody, or to our own.
+    // A signal to such a group would go to all processes, or to our own group.
     if record.pgid.is_some_and(|pgid| pgid <= 0) {
-        return Err("its pgid is none".to_owned());
+        return Err("its pgid is not a valid process group".to_owned());
     }
     if record.run_id.is_empty() {
         return Err("its runId is empty".to_owned());
     }
     if record.bot_start_token.as_ref().is_some_and(|owner| record.has_part(owner)) {
-        return Err("its owner is named as a part of it".to_owned());
+        return Err("it names its owner as a member or as the keeper".to_owned());
     }
     tidy(&mut record.command_preview, PREVIEW);
     tidy(&mut record.run_id, ID);
@@ -181,12 +193,14 @@ pub fn sound(mut record: Record) -> Result<Record, String> {
     texts.into_iter().flatten().for_each(|text| tidy(text, ID));
     record.cgroup.iter_mut().chain(&mut record.job).for_each(|path| tidy(path, PATH));
     record.keeper.iter_mut().for_each(|keeper| tidy(&mut keeper.address, PATH));
+    // An invalid key would match no process, or any process.
+    record.cookie_key.take_if(|key| !is_key(key));
     record.exit = record.exit.map(sound_exit);
     record.labels = std::mem::take(&mut record.labels).into_iter().map(tidy_label).collect();
     Ok(record)
 }
 
-/// The same for what is written down later.
+/// The end of a run with its text made safe.
 pub fn sound_exit(mut exit: Exit) -> Exit {
     tidy(&mut exit.reason, ID);
     tidy(&mut exit.ending, ID);
@@ -198,13 +212,13 @@ pub fn sound_owner(mut owner: Owner) -> Owner {
     owner
 }
 
-/// An entry of somebody else's. What they all mean is the same; the names differ.
-fn old(id: &str, fields: &Map<String, Value>) -> Result<Record, String> {
+/// An entry of another program. The programs use different names for the same fields.
+fn read_old_entry(id: &str, fields: &Map<String, Value>) -> Result<Record, String> {
     let first =
         |names: &[&str]| names.iter().find_map(|name| fields.get(*name).filter(|value| !value.is_null()));
     let pid = pid(first(&["pid"]).ok_or("it has no pid")?)?;
     let started_at = match first(&["startedAt", "spawnedAt", "startTime"]) {
-        Some(value) => time(value).ok_or("its start is no time")?,
+        Some(value) => time(value).ok_or("its start time is invalid")?,
         None => 0,
     };
     let mut record = bare(pid, started_at);
@@ -221,13 +235,13 @@ fn old(id: &str, fields: &Map<String, Value>) -> Result<Record, String> {
     };
     record.command_preview = match first(&["commandPreview", "command", "type"]) {
         Some(Value::String(text)) => text.clone(),
-        Some(_) => return Err("its command is no text".to_owned()),
+        Some(_) => return Err("its command is not text".to_owned()),
         None => id.to_owned(),
     };
     sound(record)
 }
 
-/// What is known of a process of which a PID was written down. `startedAt` 0 and `botPid` 0 mean: unknown.
+/// A record of which only PID and start are known. `startedAt` 0 and `botPid` 0 mean: unknown.
 fn bare(pid: i32, started_at: u64) -> Record {
     Record {
         pid,
@@ -235,7 +249,7 @@ fn bare(pid: i32, started_at: u64) -> Record {
         run_id: format!("old-{pid}-{started_at}"),
         created_at_ms: started_at,
         updated_at_ms: started_at,
-        ..Record::blank()
+        ..Record::empty()
     }
 }
 
@@ -244,7 +258,8 @@ fn pid(value: &Value) -> Result<i32, String> {
     number.filter(|&pid| pid > 0).ok_or_else(|| "not a PID".to_owned())
 }
 
-/// Milliseconds since 1970, from those, from seconds (with or without a fraction), or from text.
+/// A time in milliseconds since 1970, from milliseconds, seconds (with or without a fraction), or
+/// text.
 fn time(value: &Value) -> Option<u64> {
     let ms = match value {
         Value::String(text) => iso(text)?,
@@ -263,8 +278,10 @@ fn fractional(number: f64) -> Option<u64> {
     u64::try_from(Duration::try_from_secs_f64(seconds).ok()?.as_millis()).ok()
 }
 
-/// `YYYY-MM-DDTHH:MM:SS`, perhaps with a fraction, and `Z` or `±HH:MM`: what `toISOString` writes, and no more than its
-/// neighbours in other languages do. A time without a zone is somebody's local time, hence none.
+/// Parses `YYYY-MM-DDTHH:MM:SS`, with an optional fraction, and `Z` or `±HH:MM`.
+///
+/// That is the format of `toISOString` and of its equivalents in other languages. A time without a
+/// zone is local time of an unknown zone, so it is refused.
 fn iso(text: &str) -> Option<u64> {
     let (head, rest) = (text.get(..19)?, text.get(19..)?);
     if !looks_like(head, "0000-00-00T00:00:00") {
@@ -295,13 +312,14 @@ fn iso(text: &str) -> Option<u64> {
     u64::try_from((minutes * 60 + second) * 1_000 + milli).ok()
 }
 
-/// Zeros stand for digits, everything else for itself.
+/// Whether `text` has the form of `pattern`: a zero stands for any digit, other characters for
+/// themselves.
 fn looks_like(text: &str, pattern: &str) -> bool {
     let same = |(byte, expected): (u8, u8)| byte == expected || (expected == b'0' && byte.is_ascii_digit());
     text.len() == pattern.len() && text.bytes().zip(pattern.bytes()).all(same)
 }
 
-/// From 1970-01-01 to that day of the Gregorian calendar, if there is such a day.
+/// The number of days from 1970-01-01 to a day of the Gregorian calendar, if that day exists.
 fn days(year: i64, month: i64, day: i64) -> Option<i64> {
     let leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
     let lengths = [31, if leap { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
@@ -314,8 +332,10 @@ fn days(year: i64, month: i64, day: i64) -> Option<i64> {
     Some((year - 1970) * 365 + leaps + lengths[..before].iter().sum::<i64>() + day - 1)
 }
 
-/// Control characters would reach terminals, and endless text would bury the rest. The mark at the end shows people that there was
-/// more, and keeps an id that was cut from being another one's.
+/// Replaces control characters and shortens long text.
+///
+/// Control characters would reach terminals. The `…` shows that the text was cut, so a shortened id
+/// cannot equal another id.
 fn tidy(text: &mut String, most: usize) {
     if text.contains(char::is_control) {
         *text = text.replace(char::is_control, "\u{fffd}");
@@ -333,7 +353,7 @@ fn tidy_label((mut name, mut value): (String, String)) -> (String, String) {
     (name, value)
 }
 
-/// What serde says, without what it has read: that may be anybody's secret.
+/// The message of serde without the values that it has read, because these may be secrets.
 fn without_values(message: &str) -> String {
     if message.starts_with("unknown variant") {
         return "unknown variant".to_owned();

@@ -1,42 +1,48 @@
-//! Who answers for runs, and the entries of these runs.
+//! A supervisor as the owner of runs ([`Instance`]), and its entries ([`Entry`]).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::error::RegistryError;
-use super::ledger::Registry;
+use super::leases::millis;
 use super::now_ms;
-use super::own::millis;
+use super::open_registry::Registry;
 #[cfg(windows)]
 use super::record::Keeper;
 use super::record::{Claim, Line, Record};
+use crate::counters::Counters;
 use crate::identity::{self, ProcessRef};
-use crate::observe::counters::Counters;
-use crate::observe::orphan_log::OrphanLog;
+use crate::registry::orphan_log::OrphanLog;
 
-/// One supervisor of this process: who answers for the runs it starts, registers or takes over.
+/// One supervisor of this process: the owner of the runs that it starts, registers or takes over.
 #[derive(Clone)]
 pub struct Instance {
-    pub registry: &'static Registry,
+    pub registry: Arc<Registry>,
     pub id: String,
     pub lease: Duration,
-    /// How often what has happened to its runs.
+    /// Counts the events of its runs.
     pub counters: Arc<Counters>,
-    /// Where it is written down what was decided about orphans.
+    /// The log of decisions about orphans.
     pub orphan_log: Option<Arc<OrphanLog>>,
 }
 
 impl Instance {
-    /// Writes an entry down, as ours. See [`Registry::begin`]. The file is to be told with [`Entry::follow`].
+    /// Writes a new entry with this instance as the owner. See [`Registry::begin`].
+    ///
+    /// The file is updated after a call of [`Entry::wake_checkpoint_thread`].
     pub fn begin(&self, mut record: Record, is_given: bool) -> Result<Entry, RegistryError> {
         if identity::boot_id().is_empty() {
-            return Err(RegistryError::Nameless);
+            return Err(RegistryError::NoBootId);
         }
-        self.sign(&mut record);
+        self.set_owner(&mut record);
         self.registry.begin(record, self.lease, is_given)
     }
 
-    /// The same for one that a bot has had which is gone: what we say of it replaces what that bot said. `None` if another is faster.
+    /// Like [`Instance::begin`], for an entry whose bot is gone: `record` replaces that bot's
+    /// entry.
+    ///
+    /// `None` if another process claims the entry first.
     pub fn take_over(
         &self,
         mut record: Record,
@@ -45,19 +51,20 @@ impl Instance {
         if self.claim(vec![Claim { key: record.key(), from }])?.is_empty() {
             return Ok(None);
         }
-        self.sign(&mut record);
+        self.set_owner(&mut record);
         self.registry.rewrite(record, self.lease).map(Some)
     }
 
-    /// Writes down that an entry which was claimed has a keeper of ours from here on: where the bot is the keeper, it has changed with it.
+    /// Replaces the keeper of a claimed entry by this process. On Windows the bot is the keeper, so
+    /// a new owner means a new keeper.
     #[cfg(windows)]
     pub fn keep(&self, record: &Record, keeper: Keeper) -> Result<Entry, RegistryError> {
         let mut record = Record { keeper: Some(keeper), ..record.clone() };
-        self.sign(&mut record);
+        self.set_owner(&mut record);
         self.registry.rewrite(record, self.lease)
     }
 
-    fn sign(&self, record: &mut Record) {
+    fn set_owner(&self, record: &mut Record) {
         record.bot_pid = self.registry.me().pid;
         record.bot_start_token = Some(self.registry.me().clone());
         record.owner_instance_id = Some(self.id.clone());
@@ -69,7 +76,9 @@ impl Instance {
         self.registry.claim(wanted, &self.id, self.lease)
     }
 
-    /// The entries of these keys that there are. Our own are in memory, and are found whatever state the files are in.
+    /// The existing entries with these keys.
+    ///
+    /// Our own entries come from memory, so they are found even if the files cannot be read.
     pub fn entries(&self, keys: &[String]) -> Result<Vec<Record>, RegistryError> {
         let own = |key: &String| self.registry.entry(key).map(|(_, record)| record);
         if let Some(records) = keys.iter().map(own).collect() {
@@ -94,15 +103,15 @@ impl std::fmt::Debug for Instance {
     }
 }
 
-/// An entry of this process's.
+/// An entry of this process.
 #[derive(Clone)]
 pub struct Entry {
-    registry: &'static Registry,
+    registry: Arc<Registry>,
     key: String,
 }
 
 impl Entry {
-    pub(super) fn new(registry: &'static Registry, key: String) -> Self {
+    pub(super) fn new(registry: Arc<Registry>, key: String) -> Self {
         Self { registry, key }
     }
 
@@ -110,9 +119,11 @@ impl Entry {
         &self.key
     }
 
-    /// Has the file follow the journal. Waking the thread that does it is for whoever has the time.
-    pub fn follow(&self) {
-        self.registry.follow();
+    /// Wakes the thread that updates the file.
+    ///
+    /// Separate from writing the entry, so that the caller can do it when time matters less.
+    pub fn wake_checkpoint_thread(&self) {
+        self.registry.wake_checkpoint_thread();
     }
 
     /// The command runs.
@@ -125,27 +136,39 @@ impl Entry {
         self.registry.note(Line::Exiting { key: self.key.clone(), at: now_ms() });
     }
 
-    /// Something was heard of it. That alone is no reason to write: the file has it with the next change, or the next heartbeat.
-    pub fn heard(&self) {
-        self.registry.heard(&self.key, now_ms());
+    /// The run has written output.
+    ///
+    /// This alone does not write the file: the time is written with the next change or heartbeat.
+    pub fn note_output(&self) {
+        self.registry.note_output(&self.key, now_ms());
     }
 
-    /// Who is in its group.
+    /// Replaces the members of its process group.
     pub fn members(&self, members: Vec<ProcessRef>) {
         self.registry.note(Line::Members { key: self.key.clone(), members, at: now_ms() });
     }
 
-    /// Nothing of it exists any more.
-    pub fn over(&self) {
+    /// Replaces its labels and its metadata.
+    pub fn update(&self, labels: BTreeMap<String, String>, metadata: Option<serde_json::Value>) {
+        self.registry.note(Line::Updated { key: self.key.clone(), labels, metadata, at: now_ms() });
+    }
+
+    /// Drops the entry, because no process of the run is left.
+    pub fn remove(&self) {
         self.registry.drop_own(&self.key);
     }
 
-    /// Whether it is still ours.
+    /// Ends when the entry is no longer ours: unregistered, over, or claimed by another owner.
+    pub async fn gone(&self) {
+        let _ = self.registry.gone(&self.key).await;
+    }
+
+    /// Whether the entry is still ours.
     pub fn is_live(&self) -> bool {
         self.registry.is_live(&self.key)
     }
 
-    /// It is its keeper's from here on.
+    /// Leaves the entry to its keeper.
     pub fn abandon(&self) {
         self.registry.abandon(&self.key);
     }

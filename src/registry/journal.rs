@@ -1,25 +1,32 @@
-//! The journal: appended to by everybody, without waiting for anybody.
+//! The journal: any process appends to it at any time, without the registry lock.
 //!
-//! One `write` with `O_APPEND` is one piece: the kernel lets no other in between. On Windows not every file system promises that, and
-//! writers take turns, each for the time of one write. What needs an argument is how the journal is replaced while others write to
-//! it. Whoever makes a checkpoint renames it to `.old` and reads that to its end. A
-//! writer that still had the old one open looks, after every write, whether the path still is the file it wrote to; if
-//! not, it writes again, to the new one. So a line is in what the checkpoint has read (written before the rename, which
-//! comes before the read), or the writer has noticed and repeated it. Twice does no harm, see [`super::table`].
+//! The kernel writes one `write` with `O_APPEND` in one piece, so lines of different processes do
+//! not mix. Some Windows file systems do not guarantee that, so there writers take turns, each for
+//! the duration of one write.
 //!
-//! A line is its length, a space, JSON, and a newline. Each write begins with a newline: whatever a crash or a full disk has
-//! left at the end is then a line of its own, whose length does not agree.
+//! A checkpoint replaces the journal while other processes write to it, and no line is lost:
+//!
+//! - The checkpoint renames the journal to `.old`, and then reads `.old` to its end.
+//! - After every write the writer checks that the path still is the file it wrote to. If it is not,
+//!   the writer repeats the line in the new journal.
+//! - So a line was written before the rename, and the checkpoint reads it; or the writer repeats
+//!   it. A line that appears twice does no harm, see [`super::table`].
+//!
+//! A line consists of its length, a space, JSON and a newline. Each write begins with a newline. So
+//! a part of a line that a crash or a full disk left behind becomes a line of its own, with a wrong
+//! length.
 
 use std::fs::File;
 use std::io::Write;
 
 use super::disk::{self, Paths};
 use super::error::RegistryError;
+use super::line_trace::trace_lines;
 use super::record::Line;
 use super::{failpoint, import};
 use crate::errno::Errno;
 
-/// How often the journal may be replaced under a writer's hands.
+/// Maximum number of times to write the same lines, if checkpoints keep replacing the journal.
 const ATTEMPTS: usize = 64;
 
 #[derive(Debug, Default)]
@@ -28,12 +35,22 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// When this returns, the lines are in the journal that is in place, or will be seen by whoever replaces it.
+    /// Encodes, appends and traces lines.
+    pub fn write(&mut self, paths: &Paths, lines: &[Line]) -> Result<(), RegistryError> {
+        let written = self.append(paths, &encode(lines));
+        trace_lines(lines, &written);
+        written
+    }
+
+    /// Appends lines.
+    ///
+    /// When this returns, the lines are in the current journal, or the checkpoint that replaces the
+    /// journal will read them.
     pub fn append(&mut self, paths: &Paths, bytes: &[u8]) -> Result<(), RegistryError> {
         for _ in 0..ATTEMPTS {
             let file = self.open(paths)?;
             disk::take_turn(file);
-            let written = failpoint::write(bytes, |part| write_at_once(file, part));
+            let written = failpoint::write(bytes, |part| write_in_one_call(file, part));
             written.map_err(|errno| RegistryError::Unwritable { path: paths.journal.clone(), errno })?;
             let is_done = disk::is_in_place(file, &paths.journal);
             if !(is_done && disk::JOURNAL_STAYS_OPEN) {
@@ -46,13 +63,18 @@ impl Journal {
         Err(RegistryError::Unwritable { path: paths.journal.clone(), errno: Errno::EBUSY })
     }
 
-    /// Gives away a file that is the journal no more. Whoever wrote to it next, on the event loop perhaps, would have to find that out,
-    /// to write once more, and to close it, which is when the kernel frees what it holds.
-    pub fn let_go(&mut self, paths: &Paths) -> Option<File> {
+    /// Returns the open file if it is no longer the journal, so that the caller closes it.
+    ///
+    /// Otherwise the next writer, perhaps on the event loop, writes to the replaced file, writes
+    /// again, and closes it. Closing takes time, because the kernel then frees the file's pages.
+    pub fn take_replaced(&mut self, paths: &Paths) -> Option<File> {
         self.file.take_if(|file| !disk::is_in_place(file, &paths.journal))
     }
 
-    /// The journal, made if need be, and its folder too: somebody may have deleted both while we run.
+    /// The open journal.
+    ///
+    /// Creates the file and its folder if they do not exist: they may have been deleted while the
+    /// bot runs.
     fn open(&mut self, paths: &Paths) -> Result<&mut File, RegistryError> {
         let file = match self.file.take() {
             Some(file) => file,
@@ -68,8 +90,10 @@ impl Journal {
     }
 }
 
-/// All of it in one call, or an error: the rest, written later, could come after somebody else's line.
-fn write_at_once(file: &mut File, bytes: &[u8]) -> Result<(), Errno> {
+/// Writes all bytes in one call, or returns an error.
+///
+/// A second call could write the rest after a line of another process.
+fn write_in_one_call(file: &mut File, bytes: &[u8]) -> Result<(), Errno> {
     match file.write(bytes) {
         Ok(count) if count == bytes.len() => Ok(()),
         Ok(_) => Err(Errno::ENOSPC),
@@ -77,11 +101,11 @@ fn write_at_once(file: &mut File, bytes: &[u8]) -> Result<(), Errno> {
     }
 }
 
-/// Lines as they are written.
+/// The lines as bytes for one `write`.
 pub fn encode<'a>(lines: impl IntoIterator<Item = &'a Line>) -> Vec<u8> {
     let mut bytes = vec![b'\n'];
     for line in lines {
-        // Maps with text keys and plain values: there is nothing that JSON cannot hold.
+        // Cannot fail: the lines contain only maps with text keys and plain values.
         let Ok(json) = serde_json::to_vec(line) else { continue };
         bytes.extend_from_slice(json.len().to_string().as_bytes());
         bytes.push(b' ');
@@ -91,25 +115,57 @@ pub fn encode<'a>(lines: impl IntoIterator<Item = &'a Line>) -> Vec<u8> {
     bytes
 }
 
-/// The lines of a journal, and how many pieces of it were none.
-pub fn decode(bytes: &[u8]) -> (Vec<Line>, usize) {
-    let mut torn = 0;
-    let lines = bytes.split(|&byte| byte == b'\n').filter(|piece| !piece.is_empty());
-    let lines = lines.filter_map(|piece| {
-        let line = decode_line(piece);
-        torn += usize::from(line.is_none());
-        line
-    });
-    (lines.collect(), torn)
+/// The content of a journal, sorted by kind of line.
+#[derive(Debug, Default)]
+pub struct Decoded {
+    pub lines: Vec<Line>,
+    /// Number of incomplete lines. Their writers died, or the disk was full; such a line has no
+    /// effect.
+    pub incomplete: usize,
+    /// Number of lines that this version never writes.
+    pub invalid: usize,
 }
 
-fn decode_line(piece: &[u8]) -> Option<Line> {
-    let space = piece.iter().position(|&byte| byte == b' ')?;
-    let (length, json) = (&piece[..space], &piece[space + 1..]);
-    let length: usize = std::str::from_utf8(length).ok()?.parse().ok()?;
-    if json.len() != length {
-        return None;
+/// Decodes a journal.
+pub fn read(bytes: &[u8]) -> Decoded {
+    let mut decoded = Decoded::default();
+    for piece in bytes.split(|&byte| byte == b'\n').filter(|piece| !piece.is_empty()) {
+        match decode_line(piece) {
+            DecodedLine::Valid(line) => decoded.lines.push(line),
+            DecodedLine::Incomplete => decoded.incomplete += 1,
+            DecodedLine::Invalid => decoded.invalid += 1,
+        }
     }
+    decoded
+}
+
+/// The valid lines of a journal, and the number of other lines.
+pub fn decode(bytes: &[u8]) -> (Vec<Line>, usize) {
+    let Decoded { lines, incomplete, invalid } = read(bytes);
+    (lines, incomplete + invalid)
+}
+
+enum DecodedLine {
+    Valid(Line),
+    Incomplete,
+    Invalid,
+}
+
+fn decode_line(piece: &[u8]) -> DecodedLine {
+    let space = piece.iter().position(|&byte| byte == b' ').unwrap_or(piece.len());
+    let digits = &piece[..space];
+    let Some(length) = std::str::from_utf8(digits).ok().and_then(|text| text.parse::<usize>().ok()) else {
+        return DecodedLine::Invalid;
+    };
+    let Some(json) = piece.get(space + 1..).filter(|json| json.len() >= length) else {
+        return DecodedLine::Incomplete;
+    };
+    let line = if json.len() == length { valid_line(json) } else { None };
+    line.map_or(DecodedLine::Invalid, DecodedLine::Valid)
+}
+
+/// The decoded line, with text made safe, if its content is valid.
+fn valid_line(json: &[u8]) -> Option<Line> {
     match serde_json::from_slice(json).ok()? {
         Line::Intent { entry } => Some(Line::Intent { entry: Box::new(import::sound(*entry).ok()?) }),
         Line::Returned { entry, by } => {
@@ -130,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_torn_piece_does_not_spoil_what_follows_it() {
+    fn an_incomplete_line_does_not_damage_the_next_line() {
         let whole = encode([&dropped("a"), &dropped("b")]);
         for cut in 0..whole.len() {
             let bytes = [&whole[..cut], &encode([&dropped("c")])].concat();
@@ -138,7 +194,7 @@ mod tests {
             let first = &whole[..cut];
             let complete = first.split(|&byte| byte == b'\n').count().saturating_sub(2);
             let expected = [dropped("a"), dropped("b")].into_iter().take(complete);
-            // A line that lacks nothing but its newline is complete as well.
+            // A line that lacks only its newline is complete too.
             let (lone, _) = decode(first);
             assert!(lone.len() == complete || lone.len() == complete + 1, "cut at {cut}");
             assert_eq!(lines.last(), Some(&dropped("c")), "cut at {cut}");
@@ -147,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_line_adds_to_an_entry_cannot_reach_a_terminal_either() {
+    fn decoded_lines_contain_no_control_characters() {
         let lines = [
             json_line(
                 r#"{"ended":{"key":"k","exit":{"atMs":1,"reason":"\u001b[2J","ending":"\n","exitCode":0,"signal":null,"survivors":0}}}"#,
@@ -166,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_but_whole_lines_is_read() {
+    fn decode_skips_every_incomplete_or_invalid_line() {
         let json = serde_json::to_string(&dropped("a")).unwrap();
         for text in
             ["", "\n\n", "x", "12", "5 {}", &json, &format!("{} {json}", json.len() - 1), "2 {}", "\u{0}"]

@@ -1,15 +1,16 @@
-//! Who runs what: one file that people can read, and the journal beside it.
+//! The process registry: one human-readable file and the journal beside it.
 //!
-//! | file | what it is |
+//! | file | content |
 //! |---|---|
-//! | `process-registry.json` | the checkpoint: every run, replaced atomically, valid at every instant, at most 250 ms behind |
-//! | `process-registry.json.journal` | what happened since, one line each; appended to without a lock |
-//! | `process-registry.json.journal.old` | what a checkpoint is being made of |
-//! | `process-registry.json.lock` | held by whoever makes a checkpoint |
-//! | `process-registry.json.scopes` | a byte of it is held by whoever is about to start the only run of a scope |
+//! | `process-registry.json` | the checkpoint: every run; always valid, at most 250 ms behind |
+//! | `process-registry.json.journal` | the changes since then, one per line; needs no lock |
+//! | `process-registry.json.journal.old` | the journal that a checkpoint is reading |
+//! | `process-registry.json.lock` | locked by the process that makes a checkpoint |
+//! | `process-registry.json.scopes` | one byte is locked while the only run of a scope starts |
 //!
-//! A bot's own runs are known best to the bot: as long as it lives, its memory ([`Registry`]) decides which entries of its
-//! own the file has. So a file that was deleted, damaged or overwritten is right again after the next checkpoint.
+//! A bot knows its own runs better than the file does. While the bot lives, its memory
+//! ([`Registry`]) decides which of its own entries the file contains. So the next checkpoint
+//! repairs a file that was deleted, damaged or overwritten.
 
 mod checkpoint;
 pub(crate) mod disk;
@@ -17,47 +18,57 @@ mod error;
 mod failpoint;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing {
-    //! For `fuzz/`: the journal as bytes.
+    //! The journal encoder and decoder, for the targets in `fuzz/`.
     pub use super::journal::{decode, encode};
 }
+mod cached_record;
+mod checkpoint_thread;
+pub mod claim_state;
 pub mod import;
+mod index;
 mod instance;
 mod journal;
-mod kept;
-mod ledger;
-pub mod own;
+mod leases;
+mod line_trace;
+pub mod local_entries;
+mod open_registry;
+pub mod orphan_log;
+mod prune;
 pub mod record;
 mod scopes;
 pub mod table;
-mod upkeep;
+mod view;
 
-pub use checkpoint::Trouble;
+pub use cached_record::CachedRecord;
+pub use checkpoint::Warning;
 pub use error::RegistryError;
+pub use index::Filter;
 pub use instance::{Entry, Instance};
-pub use kept::Kept;
-pub use ledger::Registry;
-#[cfg(test)]
-pub(crate) use ledger::tests::Somewhere;
-pub use record::{Claim, Containment, Exit, Keeper, KeptRules, Line, Owner, Record, State};
+#[cfg(all(test, unix))]
+pub(crate) use open_registry::tests::TestRegistry;
+pub use open_registry::{Contents, Registry};
+pub use record::{Claim, Containment, Exit, Keeper, Line, Owner, Record, State, TakeoverRules};
 pub use scopes::ScopeLock;
 pub use table::Table;
+pub use view::UnreadableContent;
 
 use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How long somebody who has nothing else to do waits for the lock.
+/// How long [`record_end`] retries while other processes hold the lock or a file.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Milliseconds since 1970, as `Date.now()` counts them.
+/// Milliseconds since 1970, like JavaScript's `Date.now()`.
 pub fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Writes down how a run ended whose owner is gone, for whoever comes next. Blocks; for keepers.
+/// Records how a run ended whose owner is gone, so that the next bot can report it. Blocks; for
+/// keepers.
 ///
-/// A registry that was deleted meanwhile is not brought back: nobody is interested any more.
+/// Does nothing if the registry's files were deleted: the keeper must not create them again.
 pub fn record_end(json: &Path, line: &Line) -> Result<(), RegistryError> {
     let paths = disk::Paths::new(json.to_owned());
     if disk::stamp(&paths.journal).is_none()
@@ -66,16 +77,17 @@ pub fn record_end(json: &Path, line: &Line) -> Result<(), RegistryError> {
     {
         return Ok(());
     }
-    journal::Journal::default().append(&paths, &journal::encode([line]))?;
+    journal::Journal::default().write(&paths, std::slice::from_ref(line))?;
     let give_up_at = Instant::now() + PATIENCE;
     let mut checkpointer = checkpoint::Checkpointer::new(paths.clone());
-    // Many keepers may end at once; the first to get the lock does the work of all.
+    // Many keepers may end at the same time. The first one that gets the lock writes the lines of
+    // all.
     while disk::stamp(&paths.journal).is_some() || disk::stamp(&paths.old).is_some() {
         match checkpointer.run(&Mutex::default(), PATIENCE, |_| false, &mut Vec::new()) {
             Ok(checkpoint::Outcome::Busy) if Instant::now() < give_up_at => {
                 std::thread::sleep(Duration::from_millis(5));
             }
-            // What is in the journal will be read, whether the file has it or not.
+            // A failed checkpoint loses nothing: readers read the journal too.
             _ => break,
         }
     }

@@ -1,69 +1,80 @@
-//! The state machine of a run: what happened goes in, what to do comes out.
+//! The state machine of a run: events in, actions out.
 //!
 //! ```text
 //!   starting        running                                exiting                      exited
 //!
-//!             started        cancel · deadline · silence · owner gone · root gone
+//!             started      cancel · deadline · idle · owner gone · root exited
 //!   Starting ─────────► Running ───────────────────────────► Terminating ──► Killing ──► Over
 //!      │                   │                                    (grace)     (bounded)     ▲
-//!      │                   └── root gone, descendants declared: Lingering ──────── empty ─┤
-//!      └── whatever ends a running one ends one that starts ──────────────────────────────┘
+//!      │                   └── root exited, onLeaderExit: 'keep': Lingering ────── empty ─┤
+//!      └── the events that end a run in Running also end it in Starting ──────────────────┘
 //! ```
 //!
-//! Keepers, the zygote (for what killed keepers leave) and whoever ends a tree from outside have one each. Times are
-//! milliseconds on any clock that does not go backwards. "Empty" always means: no process of the tree exists, but for
-//! the root's zombie.
+//! Each keeper has one per run. So have the zygote (for trees of killed keepers) and a process that
+//! ends a tree from outside.
+//!
+//! Times are milliseconds of any clock that does not go backwards. "Empty" always means: no process
+//! of the tree exists, except the zombie of the root process.
+
+mod step;
+
+pub use step::Step;
 
 use super::signal::{SIGKILL, SIGTERM};
 use super::{Cause, Force, Policy, State, warn_after};
 
-/// After SIGKILL a process is gone as soon as it is scheduled. What is still there after this long sleeps
-/// uninterruptibly or must not be signalled by us, and is reported as a survivor.
+/// How long after SIGKILL a process may still exist.
+///
+/// A killed process is gone as soon as it is scheduled. A process that still exists after this time
+/// is in uninterruptible sleep, or we have no permission to signal it. It is reported as a
+/// survivor.
 pub const KILL_LIMIT_MS: u64 = 5_000;
 
-/// A keeper that has not reported this long after the grace is not going to.
+/// How long after the grace a keeper may take to report. After that it never will.
 pub const REPORT_LIMIT_MS: u64 = KILL_LIMIT_MS + 2_000;
 
-/// Nobody is left to benefit from a long grace once the bot is gone, and a crashed bot shall leave nothing.
+/// Maximum grace after the bot is gone: no caller benefits from a long grace then, and a crashed
+/// bot must leave no processes.
 pub const ORPHAN_GRACE_MS: u64 = 1_500;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// The command runs, and its deadline counts from now.
+    /// The command runs. Its deadline counts from now.
     Started,
-    /// The root ended, by itself or not.
+    /// The root process ended, by itself or not.
     RootExited,
-    /// Nothing of the tree is left.
+    /// No process of the tree is left.
     Empty,
-    /// Somebody wants the tree ended: `signal` first, SIGKILL after `grace_ms`.
+    /// A request to end the tree: `signal` first, SIGKILL after `grace_ms`.
     Cancel { signal: i32, grace_ms: u64 },
-    /// Nothing was heard of it for this long, and that is too long.
-    Silent { limit_ms: u64 },
-    /// The deadline is to be so much later.
+    /// The command wrote no output for `limit_ms`, which is its idle timeout.
+    IdleTimeout { limit_ms: u64 },
+    /// The deadline moves later by `ms`.
     Extend { ms: u64 },
-    /// The control socket closed.
+    /// The control socket of the bot closed.
     OwnerGone,
-    /// The keeper was asked to end, by a signal.
+    /// The keeper got a termination signal.
     Shutdown,
     /// Members have died.
     Progress,
-    /// Time passed; sent when [`Lifecycle::wake_at`] is reached, harmless at any other time.
+    /// Time has passed. Sent when [`Lifecycle::wake_at`] is reached; has no effect at any other
+    /// time.
     Tick,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     Nothing,
-    /// Tell that the deadline is near.
+    /// Report that the deadline is near.
     Warn {
         limit_ms: u64,
         remaining_ms: u64,
     },
     /// Send `signal`, then SIGCONT, to every member.
     Terminate(i32),
-    /// SIGKILL every member; repeat whenever one dies, until the tree is empty.
+    /// Send SIGKILL to every member. Repeat whenever a member dies, until the tree is empty.
     Kill,
-    /// Report. What is still there is a survivor.
+    /// Report the end. Processes that still exist are survivors.
     Finish,
 }
 
@@ -72,9 +83,10 @@ pub struct Rules {
     pub on_owner_exit: Policy,
     pub on_leader_exit: Policy,
     pub grace_ms: u64,
-    /// Counted from [`Event::Started`]; from the owner's death, if it has not lived to say so.
+    /// The overall deadline. Counted from [`Event::Started`], or from the death of the owner if it
+    /// died before that.
     pub timeout: Option<Timeout>,
-    /// How long after the last death what is being killed is given up.
+    /// How long after the last death to give up on the members that are being killed.
     pub kill_limit_ms: u64,
 }
 
@@ -85,7 +97,7 @@ impl Default for Rules {
     }
 }
 
-/// An overall deadline, and the signal it starts with.
+/// An overall deadline, and the first signal it sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Timeout {
@@ -97,7 +109,7 @@ pub struct Timeout {
 enum Phase {
     Starting,
     Running,
-    /// The root is gone, its descendants were declared (`onLeaderExit: 'keep'`).
+    /// The root process is gone, and its descendants may stay (`onLeaderExit: 'keep'`).
     Lingering,
     Terminating {
         kill_at: u64,
@@ -108,16 +120,16 @@ enum Phase {
     Over,
 }
 
-/// The overall deadline, once it counts.
+/// The overall deadline while it counts.
 #[derive(Debug, Clone, Copy, Hash)]
-struct Armed {
+struct ActiveDeadline {
     since: u64,
     limit_ms: u64,
     signal: i32,
     warned: bool,
 }
 
-impl Armed {
+impl ActiveDeadline {
     fn at(&self) -> u64 {
         self.since.saturating_add(self.limit_ms)
     }
@@ -127,14 +139,16 @@ impl Armed {
     }
 }
 
-/// Copies and hashes are for the model of it, see `docs/models.md`.
+/// The state machine of one run.
+///
+/// `Clone` and `Hash` are for its model, see `docs/models.md`.
 #[derive(Debug, Clone, Hash)]
 pub struct Lifecycle {
     rules: Rules,
     phase: Phase,
     cause: Option<Cause>,
-    deadline: Option<Armed>,
-    /// The limit of the deadline that has ended it.
+    deadline: Option<ActiveDeadline>,
+    /// The limit of the deadline that ended the run.
     limit_ms: u64,
     force: Force,
 }
@@ -164,17 +178,17 @@ impl Lifecycle {
         &self.rules
     }
 
-    /// Why the tree was ended. A run that is not being ended has no cause yet.
+    /// Why the tree was ended. `None` before the tree is being ended.
     pub fn cause(&self) -> Option<Cause> {
         self.cause
     }
 
-    /// The limit of the deadline that has ended it; 0 if none has.
+    /// The limit of the deadline that ended the run; 0 if none did.
     pub fn limit_ms(&self) -> u64 {
         self.limit_ms
     }
 
-    /// What it has taken so far.
+    /// The strongest means so far.
     pub fn force(&self) -> Force {
         self.force
     }
@@ -183,7 +197,7 @@ impl Lifecycle {
         self.phase == Phase::Over
     }
 
-    /// Every member dies now; a fork that slips in is to be killed too.
+    /// Whether every member is being killed. A member that is forked now must be killed too.
     pub fn is_killing(&self) -> bool {
         matches!(self.phase, Phase::Killing { .. })
     }
@@ -196,12 +210,19 @@ impl Lifecycle {
     pub fn wake_at(&self) -> Option<u64> {
         match self.phase {
             Phase::Starting | Phase::Running | Phase::Lingering => {
-                self.deadline.map(|armed| if armed.warned { armed.at() } else { armed.warn_at() })
+                self.deadline.map(|active| if active.warned { active.at() } else { active.warn_at() })
             }
             Phase::Terminating { kill_at } => Some(kill_at),
             Phase::Killing { give_up_at } => Some(give_up_at),
             Phase::Over => None,
         }
+    }
+
+    /// Like [`Lifecycle::on`], but also returns what has changed, for the trace.
+    pub fn step(&mut self, event: Event, now: u64) -> Step {
+        let from = self.phase;
+        let action = self.on(event, now);
+        Step { event, from, to: self.phase, cause: self.cause, action }
     }
 
     pub fn on(&mut self, event: Event, now: u64) -> Action {
@@ -223,7 +244,7 @@ impl Lifecycle {
             (Phase::Starting | Phase::Running, Event::RootExited)
                 if self.rules.on_leader_exit == Policy::Keep =>
             {
-                // Its bot may say only now, or never, that it has run.
+                // `Started` may come later or never, so the deadline counts from now.
                 if self.phase == Phase::Starting {
                     self.arm(now);
                 }
@@ -234,14 +255,16 @@ impl Lifecycle {
                 self.end(Cause::RootExit, SIGTERM, self.rules.grace_ms, now)
             }
 
-            (_, Event::Cancel { signal, grace_ms }) if self.is_ending() => self.hurry(signal, grace_ms, now),
+            (_, Event::Cancel { signal, grace_ms }) if self.is_ending() => {
+                self.shorten_grace(signal, grace_ms, now)
+            }
             (_, Event::Cancel { signal, grace_ms }) => self.end(Cause::Cancel, signal, grace_ms, now),
 
             (_, Event::OwnerGone) if self.rules.on_owner_exit == Policy::Keep => match self.phase {
                 Phase::Starting => self.on(Event::Started, now),
                 _ => Action::Nothing,
             },
-            (_, Event::OwnerGone) if self.is_ending() => self.hurry(SIGTERM, ORPHAN_GRACE_MS, now),
+            (_, Event::OwnerGone) if self.is_ending() => self.shorten_grace(SIGTERM, ORPHAN_GRACE_MS, now),
             (_, Event::OwnerGone) => {
                 self.end(Cause::OwnerExit, SIGTERM, self.rules.grace_ms.min(ORPHAN_GRACE_MS), now)
             }
@@ -249,7 +272,7 @@ impl Lifecycle {
             (Phase::Starting | Phase::Running | Phase::Lingering, Event::Shutdown) => {
                 self.end(Cause::Shutdown, SIGTERM, self.rules.grace_ms, now)
             }
-            (Phase::Starting | Phase::Running | Phase::Lingering, Event::Silent { limit_ms }) => {
+            (Phase::Starting | Phase::Running | Phase::Lingering, Event::IdleTimeout { limit_ms }) => {
                 self.limit_ms = limit_ms;
                 self.end(Cause::NoOutputTimeout, SIGTERM, self.rules.grace_ms, now)
             }
@@ -258,7 +281,7 @@ impl Lifecycle {
                 Action::Nothing
             }
 
-            // Many to kill take their time. Only what does not die is given up.
+            // Killing many members takes time. Give up only when no member dies any more.
             (Phase::Killing { .. }, Event::Progress) => {
                 self.phase = Phase::Killing { give_up_at: now.saturating_add(self.rules.kill_limit_ms) };
                 Action::Nothing
@@ -268,13 +291,13 @@ impl Lifecycle {
                 Event::Started
                 | Event::RootExited
                 | Event::Shutdown
-                | Event::Silent { .. }
+                | Event::IdleTimeout { .. }
                 | Event::Extend { .. }
                 | Event::Progress,
             ) => Action::Nothing,
 
             (_, Event::Tick) if self.wake_at().is_none_or(|at| now < at) => Action::Nothing,
-            (Phase::Starting | Phase::Running | Phase::Lingering, Event::Tick) => self.near_deadline(now),
+            (Phase::Starting | Phase::Running | Phase::Lingering, Event::Tick) => self.deadline_reached(now),
             (Phase::Terminating { .. }, Event::Tick) => self.kill(now),
             (Phase::Killing { .. }, Event::Tick) => {
                 self.phase = Phase::Over;
@@ -283,31 +306,35 @@ impl Lifecycle {
         }
     }
 
-    /// Counted from here, and this comes after the spawn: a slow spawn cannot trip it.
+    /// Starts the deadline. This happens after the spawn, so a slow spawn does not count.
     fn arm(&mut self, now: u64) {
-        let armed =
-            |Timeout { after_ms, signal }| Armed { since: now, limit_ms: after_ms, signal, warned: false };
-        self.deadline = self.rules.timeout.map(armed);
+        let active = |Timeout { after_ms, signal }| ActiveDeadline {
+            since: now,
+            limit_ms: after_ms,
+            signal,
+            warned: false,
+        };
+        self.deadline = self.rules.timeout.map(active);
     }
 
-    /// Also before it counts. What was warned of is warned of again.
+    /// Extends the deadline, also before it counts. A new warning follows.
     fn extend(&mut self, ms: u64) {
-        if let Some(armed) = &mut self.deadline {
-            armed.limit_ms = armed.limit_ms.saturating_add(ms);
-            armed.warned = false;
+        if let Some(active) = &mut self.deadline {
+            active.limit_ms = active.limit_ms.saturating_add(ms);
+            active.warned = false;
         } else if let Some(timeout) = &mut self.rules.timeout {
             timeout.after_ms = timeout.after_ms.saturating_add(ms);
         }
     }
 
-    fn near_deadline(&mut self, now: u64) -> Action {
-        let Some(armed) = &mut self.deadline else { return Action::Nothing };
-        if now < armed.at() {
-            armed.warned = true;
-            return Action::Warn { limit_ms: armed.limit_ms, remaining_ms: armed.at() - now };
+    fn deadline_reached(&mut self, now: u64) -> Action {
+        let Some(active) = &mut self.deadline else { return Action::Nothing };
+        if now < active.at() {
+            active.warned = true;
+            return Action::Warn { limit_ms: active.limit_ms, remaining_ms: active.at() - now };
         }
-        self.limit_ms = armed.limit_ms;
-        let signal = armed.signal;
+        self.limit_ms = active.limit_ms;
+        let signal = active.signal;
         self.end(Cause::OverallTimeout, signal, self.rules.grace_ms, now)
     }
 
@@ -317,13 +344,13 @@ impl Lifecycle {
             return self.kill(now);
         }
         self.force = Force::Signal;
-        // Also with a grace of nothing the signal is sent first: the next tick kills.
+        // The signal comes first even with a grace of 0: the next tick kills.
         self.phase = Phase::Terminating { kill_at: now.saturating_add(grace_ms) };
         Action::Terminate(signal)
     }
 
-    /// A second request never prolongs the first; it may shorten it.
-    fn hurry(&mut self, signal: i32, grace_ms: u64, now: u64) -> Action {
+    /// Handles a second request: it never extends the grace of the first, but may shorten it.
+    fn shorten_grace(&mut self, signal: i32, grace_ms: u64, now: u64) -> Action {
         match self.phase {
             Phase::Terminating { .. } if signal == SIGKILL => self.kill(now),
             Phase::Terminating { kill_at } => {

@@ -1,44 +1,52 @@
-//! A run's life, decided without clock and without I/O.
+//! The life of a run, decided without a clock and without I/O.
 //!
-//! [`lifecycle::Lifecycle`] is the one path by which a tree is ended, whatever the cause: it is told what
-//! happened and when, and answers what to do. [`silence::Silence`] decides when a command has been quiet for too long,
-//! [`reason`] says in one word and in one sentence how it all ended.
+//! [`lifecycle::Lifecycle`] is the only way to end a tree, whatever the cause. It gets events with
+//! their times, and returns what to do. [`idle_timeout::IdleTimeout`] decides when a command has
+//! written no output for too long. [`ended`] says how a run ended, and [`reason`] why, for people.
 
+#[cfg(any(windows, test))]
+pub mod ctrl_break;
+pub mod ended;
+pub mod idle_timeout;
 pub mod lifecycle;
 pub mod reason;
 pub mod signal;
-pub mod silence;
+
+pub use ended::{Ended, ProcessInfo, Unlisted};
 
 use serde::{Deserialize, Serialize};
 
-/// What everybody sees of a run's life: `starting → running → exiting → exited`, and never back.
+/// The visible state of a run: `starting → running → exiting → exited`, never backwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// It is written down, and its command is being executed.
+    /// The registry entry is written, and the command is being started.
     Starting,
     Running,
-    /// Its tree is being ended.
+    /// The tree is being ended.
     Exiting,
-    /// Nothing of it exists, but for survivors that were reported.
+    /// No process of the tree is left, except reported survivors.
     Exited,
 }
 
-/// Why a tree is being ended. The first cause wins: a cancel that arrives after the root has exited by itself
-/// does not make the run a cancelled one.
+/// Why a tree is being ended.
+///
+/// The first cause counts: a cancel after the root process has exited by itself does not turn the
+/// exit into a cancel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Cause {
-    /// The root ended by itself, and the rest follows it.
+    /// The root process exited by itself, and the rest of the tree is ended.
     RootExit,
-    /// Somebody asked for it.
+    /// The caller cancelled the run.
     Cancel,
-    /// The overall deadline passed.
+    /// The overall deadline has passed.
     OverallTimeout,
-    /// Nothing was heard of it for too long.
+    /// The command wrote no output for too long.
     NoOutputTimeout,
     /// The bot is gone.
     OwnerExit,
-    /// Somebody has signalled the keeper: the machine, the session or the service is being shut down.
+    /// The keeper got a termination signal: the machine, the session or the service is shutting
+    /// down.
     Shutdown,
 }
 
@@ -52,7 +60,7 @@ impl Cause {
         Self::Shutdown,
     ];
 
-    /// As the registry and JavaScript name it.
+    /// The name in the registry and in JavaScript.
     pub fn name(self) -> &'static str {
         match self {
             Self::RootExit => "root-exit",
@@ -64,7 +72,7 @@ impl Cause {
         }
     }
 
-    /// The cause of that name.
+    /// The cause with that name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|cause| cause.name() == name)
     }
@@ -79,7 +87,7 @@ pub enum Deadline {
 }
 
 impl Deadline {
-    /// As JavaScript names it.
+    /// The name in JavaScript.
     pub fn name(self) -> &'static str {
         match self {
             Self::Overall => "overall",
@@ -88,15 +96,15 @@ impl Deadline {
     }
 }
 
-/// What a deadline has used up when it is worth a warning: four fifths.
+/// When to warn about a deadline: after four fifths of it.
 pub fn warn_after(limit_ms: u64) -> u64 {
     limit_ms - limit_ms / 5
 }
 
-/// The most that it took to end a tree.
+/// The strongest means that was needed to end a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub enum Force {
-    /// Nothing was left to be ended.
+    /// No process was left to end.
     #[default]
     Nothing,
     /// The first signal.
@@ -105,7 +113,7 @@ pub enum Force {
     Kill,
 }
 
-/// What becomes of the tree when its owner, or its root, is gone.
+/// What to do with the tree when its owner, or its root process, is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Policy {
@@ -114,10 +122,10 @@ pub enum Policy {
     Keep,
 }
 
-/// How the root ended, as `wait` reports it.
+/// The exit status of the root process, as `wait` reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ExitStatus {
-    /// On Windows up to 32 bits, without a sign.
+    /// On Windows an unsigned 32-bit value.
     Code(i64),
     Signal(i32),
 }
@@ -137,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_cause_is_found_by_its_name() {
+    fn named_finds_every_cause_by_its_name() {
         for cause in Cause::ALL {
             assert_eq!(Cause::named(cause.name()), Some(cause));
         }
@@ -145,16 +153,16 @@ mod tests {
     }
 
     #[test]
-    fn a_warning_leaves_a_fifth() {
+    fn a_warning_comes_after_four_fifths_of_the_limit() {
         for (limit, expected) in [(0, 0), (1, 1), (5, 4), (10, 8), (30_000, 24_000)] {
             assert_eq!(warn_after(limit), expected);
         }
         assert!(warn_after(u64::MAX) < u64::MAX);
     }
 
-    /// Node has both as arguments of `exit`, and one of them is always null.
+    /// Node passes both to `exit` listeners, and one of them is always null.
     #[test]
-    fn an_end_is_a_code_or_a_signal_and_never_both() {
+    fn an_exit_status_is_a_code_or_a_signal_and_never_both() {
         for (status, code, signal) in [
             (ExitStatus::Code(0), Some(0), None),
             (ExitStatus::Code(0xc000_0005), Some(0xc000_0005), None),

@@ -1,4 +1,4 @@
-//! Taking over a run that outlived its bot.
+//! Adopts a run that outlived its bot.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,27 +7,29 @@ use std::time::Duration;
 use crate::errno::Errno;
 use crate::identity::ProcessRef;
 
-use super::ears::Ears;
 use super::run::Run;
-use super::{Extinct, OnEvent, RunEvent, line, watch};
-use crate::reap::{self, Verb};
-use crate::registry::{Claim, Entry, Instance, Record, RegistryError, State};
-use crate::run::reason::{Ending, Reason};
-use crate::run::{Cause, ExitStatus, Force};
+use super::run_monitor::RunMonitor;
+use super::{OnEvent, RunEvent, count_end, keeper_connection, watch};
+use crate::reap;
+use crate::reap::classify::Action;
+use crate::registry::{Claim, Entry, Exit, Instance, Record, RegistryError, State};
+use crate::run::reason::Ending;
+use crate::run::{Cause, Ended};
 use crate::runtime::{self, Runtime};
 
-/// A keeper that has closed its door has nothing left to do but to exit.
-const LEAVING: Duration = Duration::from_millis(500);
+/// How long a keeper that has closed its control socket may take to exit.
+const EXIT_LIMIT: Duration = Duration::from_millis(500);
 
+/// Why a run was not adopted.
 #[derive(Debug)]
 pub enum AdoptError {
     NotFound,
-    /// Somebody answers for it, and that may be us.
+    /// The run has a live owner, which may be this process.
     Owned {
         reason: String,
         by_us: bool,
     },
-    /// It is not proven to be what was recorded, or its keeper does not take us.
+    /// The process is not proven to be the recorded one, or its keeper refuses this owner.
     Refused {
         reason: String,
     },
@@ -50,16 +52,15 @@ impl AdoptError {
 impl fmt::Display for AdoptError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotFound => write!(
-                f,
-                "nothing of the run is alive any more, and how it ended was not recorded. Start it anew."
-            ),
+            Self::NotFound => {
+                write!(f, "the run has no live process, and its end was not recorded. Start a new run.")
+            }
             Self::Owned { reason, .. } => {
-                write!(f, "the run has an owner: {reason}. Cancel it, or wait until its owner is gone.")
+                write!(f, "the run has an owner: {reason}. Cancel it, or wait until its owner exits.")
             }
             Self::Refused { reason } => write!(
                 f,
-                "the run was not taken over: {reason}. It is as it was; cancel it, or reapOrphans() ends it if it is proven to be ours."
+                "the run was not adopted: {reason}. It was not changed. Cancel it, or call reapOrphans(), which ends it if it is proven to be ours."
             ),
             Self::Registry(error) => write!(f, "{error}"),
         }
@@ -72,21 +73,23 @@ impl From<RegistryError> for AdoptError {
     }
 }
 
-/// Becomes the owner of a run, and listens to it. `None` if it has no keeper to talk to. Blocks.
+/// Becomes the owner of a run and monitors it. `None` if the run has no keeper. Blocks.
 ///
-/// The claim is recorded first: of two bots that want the same run, the one whose claim comes first in the journal gets it.
+/// Records the claim first: of two bots that claim the same run, the first claim in the journal
+/// wins.
 pub fn adopt(owner: &Instance, key: &str, on_event: OnEvent) -> Result<Option<Run>, AdoptError> {
     let runtime = runtime::get().map_err(|error| AdoptError::Refused { reason: error.to_string() })?;
-    let (entry, record, former) = take(owner, key)?;
+    let (entry, record, former) = claim_entry(owner, key)?;
     if record.state == State::Exited {
-        return conclude(owner, &entry, &record, &former, &counted(owner, on_event));
+        return report_recorded_end(owner, &entry, &record, &former, &with_counting(owner, on_event));
     }
     let run = listen(owner, runtime, entry, record, &former, on_event)?;
     owner.counters.reconciled(1);
     Ok(run)
 }
 
-/// Asks its keeper to take us for its owner, if it has one, and follows it to its end.
+/// Connects to the run's keeper as its new owner, if it has one, and monitors the run until its
+/// end.
 fn listen(
     owner: &Instance,
     runtime: &'static Runtime,
@@ -96,49 +99,50 @@ fn listen(
     on_event: OnEvent,
 ) -> Result<Option<Run>, AdoptError> {
     let (Some(keeper), Some(root)) = (record.keeper.clone(), record.start_token.clone()) else {
-        runtime.loop_handle.spawn(watch::watch(entry, record, Some(counted(owner, on_event))));
+        runtime.loop_handle.spawn(watch::watch(entry, record, Some(with_counting(owner, on_event))));
         return Ok(None);
     };
-    match line::take_over(&keeper, &root, &record, &entry) {
-        Ok((line, ear)) => {
-            line::note_keeper(owner, &record);
-            // Its bot may not have lived to say so.
+    match keeper_connection::take_over(&keeper, &root, &record, &entry) {
+        Ok((connection, reports)) => {
+            keeper_connection::record_keeper(owner, &record);
+            // The former bot may have died before it recorded this.
             entry.started();
             let held_by = record.cgroup.or(record.job);
-            let run = Run::new(line, runtime, entry, record.grace_ms, None, None);
-            let ears = Ears {
+            let run = Run::new(connection, runtime, entry, record.grace_ms, None, None);
+            let monitor = RunMonitor {
                 run: run.clone(),
                 exec: None,
-                ear: Some(ear),
+                reports: Some(reports),
                 root,
                 held_by,
                 origin: None,
-                run_id: record.run_id,
-                silence: None,
+                cookie_key: record.cookie_key,
+                idle_task: None,
                 timeout: None,
                 counters: owner.counters.clone(),
                 on_event,
             };
-            runtime.loop_handle.spawn(ears.listen());
+            runtime.loop_handle.spawn(monitor.listen());
             Ok(Some(run))
         }
-        // Without its keeper it is a process like any other.
-        Err(Errno::ESRCH) => follow(owner, runtime, entry, record, former, on_event),
-        // It went while we were at its door.
+        // Without its keeper, the run is watched like a registered process.
+        Err(Errno::ESRCH) => watch_without_keeper(owner, runtime, entry, record, former, on_event),
+        // The keeper exited during the connection attempt.
         Err(errno) if errno != Errno::EBUSY && is_gone(&keeper.start_token) => {
-            follow(owner, runtime, entry, record, former, on_event)
+            watch_without_keeper(owner, runtime, entry, record, former, on_event)
         }
         Err(errno) => {
-            // Somebody may answer for it after all, and must not lose it to us.
+            // The run may have an owner after all, and must not lose it.
             owner.registry.give_back(former, &owner.id)?;
-            Err(AdoptError::Refused { reason: format!("its keeper does not take a new owner ({errno})") })
+            Err(AdoptError::Refused { reason: format!("its keeper refused a new owner ({errno})") })
         }
     }
 }
 
-/// A run whose keeper is gone. A keeper goes when its tree is extinct, and writes down how that came before it does: then there is only
-/// that to be told. One that was killed has written nothing, and what it has left is watched.
-fn follow(
+/// Reports or watches a run whose keeper is gone. A keeper exits when its tree is extinct, and
+/// records the end first. Then this reports the recorded end. A killed keeper has recorded
+/// nothing. Then this watches the rest of its tree.
+fn watch_without_keeper(
     owner: &Instance,
     runtime: &'static Runtime,
     entry: Entry,
@@ -146,18 +150,18 @@ fn follow(
     former: &Record,
     on_event: OnEvent,
 ) -> Result<Option<Run>, AdoptError> {
-    let on_event = counted(owner, on_event);
-    // If it cannot be read, the entry is ours all the same, and somebody has to watch its process.
+    let on_event = with_counting(owner, on_event);
+    // If the registry cannot be read, the entry is still ours, and its process must be watched.
     let now = owner.registry.load().ok().and_then(|table| table.get(&record.key()).cloned());
     let Some(ended) = now.filter(|now| now.state == State::Exited) else {
         runtime.loop_handle.spawn(watch::watch(entry, record, Some(on_event)));
         return Ok(None);
     };
-    conclude(owner, &entry, &ended, former, &on_event)
+    report_recorded_end(owner, &entry, &ended, former, &on_event)
 }
 
-/// A run whose end was written down: that is all there is to be told of it.
-fn conclude(
+/// Reports the recorded end of a run.
+fn report_recorded_end(
     owner: &Instance,
     entry: &Entry,
     ended: &Record,
@@ -165,77 +169,70 @@ fn conclude(
     on_event: &OnEvent,
 ) -> Result<Option<Run>, AdoptError> {
     if ended.exit.as_ref().is_some_and(|exit| exit.survivors > 0) {
-        // The entry still leads to them, and stays.
+        // The entry leads to the survivors, so it must stay.
         owner.registry.give_back(former, &owner.id)?;
-        return Err(AdoptError::Refused { reason: "it has ended, but not all of it".to_owned() });
+        return Err(AdoptError::Refused {
+            reason: "its root has exited, but some of its processes are alive".to_owned(),
+        });
     }
-    entry.over();
-    tell_end(ended, on_event);
+    entry.remove();
+    emit_end(ended, on_event);
     Ok(None)
 }
 
-/// Whether it has ended, or does so soon. Blocks.
+/// Whether a keeper has exited, or exits soon. Blocks.
 fn is_gone(keeper: &ProcessRef) -> bool {
-    match keeper.pinned() {
-        Ok(pin) => pin.wait_exited(Some(LEAVING)).unwrap_or(false),
+    match keeper.open_handle() {
+        Ok(handle) => handle.wait_exited(Some(EXIT_LIMIT)).unwrap_or(false),
         Err(errno) => errno == Errno::ESRCH,
     }
 }
 
-/// Its end is counted, whoever tells it.
-fn counted(owner: &Instance, on_event: OnEvent) -> OnEvent {
+/// Wraps `on_event` so that the end of the run is counted.
+fn with_counting(owner: &Instance, on_event: OnEvent) -> OnEvent {
     let counters = owner.counters.clone();
     Arc::new(move |event| {
-        if let RunEvent::Extinct(extinct) = &event {
-            extinct.count(&counters);
+        if let RunEvent::Extinct(ended) = &event {
+            count_end(ended, &counters);
         }
         on_event(event);
     })
 }
 
-/// Makes the entry ours, unless it is already because a reaper has claimed it. With it, the entry as it was before.
-fn take(owner: &Instance, key: &str) -> Result<(Entry, Record, Record), AdoptError> {
+/// Claims the entry, unless a reaper of this bot has claimed it. Also returns the entry as it was
+/// before.
+fn claim_entry(owner: &Instance, key: &str) -> Result<(Entry, Record, Record), AdoptError> {
     if let Some(ours) = owner.registry.take_adopted(key) {
         return Ok(ours);
     }
     let table = owner.registry.load()?;
     let record = table.get(key).ok_or(AdoptError::NotFound)?;
     let planned = reap::judge(owner, record);
-    match planned.decided.action {
-        Verb::Leave => {
+    match planned.action() {
+        Action::Leave => {
             let by_us = record.bot_start_token.as_ref() == Some(owner.registry.me());
-            return Err(AdoptError::Owned { reason: planned.decided.reason.to_string(), by_us });
+            return Err(AdoptError::Owned { reason: planned.reason().to_string(), by_us });
         }
-        Verb::Drop if record.state != State::Exited => return Err(AdoptError::NotFound),
-        Verb::DropReused => return Err(AdoptError::NotFound),
-        Verb::Skip => return Err(AdoptError::Refused { reason: planned.decided.reason.to_string() }),
-        Verb::Drop | Verb::End | Verb::Adopt => {}
+        Action::Drop if record.state != State::Exited => return Err(AdoptError::NotFound),
+        Action::DropReused => return Err(AdoptError::NotFound),
+        Action::Skip => return Err(AdoptError::Refused { reason: planned.reason().to_string() }),
+        Action::Drop | Action::End(_) | Action::Adopt(_) => {}
     }
     let claimed = owner.claim(vec![Claim { key: key.to_owned(), from: record.owner_instance_id.clone() }])?;
-    let faster = || AdoptError::Owned { reason: "another bot was faster".to_owned(), by_us: false };
-    owner.adopt(claimed.into_iter().next().ok_or_else(faster)?, record.clone());
+    let already_claimed =
+        || AdoptError::Owned { reason: "another bot claimed it first".to_owned(), by_us: false };
+    owner.adopt(claimed.into_iter().next().ok_or_else(already_claimed)?, record.clone());
     owner.counters.stole(u64::from(planned.is_owned()));
-    owner.registry.take_adopted(key).ok_or_else(faster)
+    owner.registry.take_adopted(key).ok_or_else(already_claimed)
 }
 
-fn tell_end(record: &Record, on_event: &OnEvent) {
-    let exit = record.exit.as_ref();
-    let status =
-        exit.and_then(|exit| exit.exit_code.map(ExitStatus::Code).or(exit.signal.map(ExitStatus::Signal)));
-    if let Some(status) = status {
+fn emit_end(record: &Record, on_event: &OnEvent) {
+    let by_itself = || Ended::new(Ending::Cause(Cause::RootExit));
+    let ended = record.exit.as_ref().map_or_else(by_itself, Exit::ended);
+    if let Some(status) = ended.status {
         on_event(RunEvent::RootExited(status));
     }
-    let ending = exit.and_then(|exit| Ending::named(&exit.ending)).unwrap_or(Ending::Kept(Cause::RootExit));
-    on_event(RunEvent::Extinct(Extinct {
-        ending,
-        reason: exit
-            .and_then(|exit| Reason::named(&exit.reason))
-            .unwrap_or_else(|| Reason::of(ending, "", status, 0)),
-        limit_ms: exit.map_or(0, |exit| exit.limit_ms),
-        force: Force::Nothing,
-        escaped: Vec::new(),
-        survivors: Vec::new(),
-    }));
+    on_event(RunEvent::Extinct(ended));
 }
 
 #[cfg(test)]
@@ -246,7 +243,7 @@ mod tests {
 
     use super::*;
     use crate::registry::import::tests::{file, ours};
-    use crate::registry::{self, Exit, Keeper, Line, Somewhere};
+    use crate::registry::{self, Keeper, Line, TestRegistry};
 
     fn cat() -> (Child, ProcessRef) {
         let child = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
@@ -254,32 +251,32 @@ mod tests {
         (child, process)
     }
 
-    fn ended(mut child: Child) {
+    fn exit(mut child: Child) {
         drop(child.stdin.take());
         child.wait().unwrap();
     }
 
-    /// When the keeper has written down how its run has ended.
+    /// When the keeper records the end of its run.
     #[derive(Debug, Clone, Copy, PartialEq)]
-    enum Written {
-        Before,
-        /// It went while somebody was about to take the run over.
-        SinceClaimed,
+    enum Recorded {
+        BeforeClaim,
+        /// Between the claim and the adoption.
+        AfterClaim,
     }
 
-    /// A run that has outlived its bot, and of which somebody may have outlived its keeper.
+    /// The run has outlived its bot, and a process of it may have outlived its keeper.
     #[test]
-    fn the_entry_of_a_run_that_has_left_survivors_still_leads_to_them() {
-        for (written, survivors) in [
-            (Written::Before, 0),
-            (Written::SinceClaimed, 0),
-            (Written::Before, 1),
-            (Written::SinceClaimed, 1),
+    fn adopt_keeps_the_entry_of_a_run_that_has_survivors() {
+        for (recorded, survivors) in [
+            (Recorded::BeforeClaim, 0),
+            (Recorded::AfterClaim, 0),
+            (Recorded::BeforeClaim, 1),
+            (Recorded::AfterClaim, 1),
         ] {
-            let case = format!("{written:?}-{survivors}");
-            let Somewhere(owner) = &Somewhere::new(&case);
+            let case = format!("{recorded:?}-{survivors}");
+            let TestRegistry(owner) = &TestRegistry::new(&case);
             let ((survivor, root), (keeper, keeper_process)) = (cat(), cat());
-            ended(keeper);
+            exit(keeper);
             let running = Record {
                 pid: root.pid,
                 start_token: Some(root.clone()),
@@ -289,7 +286,7 @@ mod tests {
             };
             let key = running.key();
             std::fs::write(owner.registry.path(), file(&[running])).unwrap();
-            let write = || {
+            let record_end = || {
                 let exit = Exit {
                     at_ms: registry::now_ms(),
                     reason: "owner-exit".into(),
@@ -301,23 +298,23 @@ mod tests {
                 };
                 registry::record_end(owner.registry.path(), &Line::Ended { key: key.clone(), exit }).unwrap();
             };
-            if written == Written::Before {
-                write();
+            if recorded == Recorded::BeforeClaim {
+                record_end();
             }
-            // As a reaper does it that was told to adopt.
+            // Claims the entry like a reaper with the decision to adopt.
             let former = owner.registry.load().unwrap().get(&key).unwrap().clone();
             let claim = Claim { key: key.clone(), from: former.owner_instance_id.clone() };
             let claimed = owner.claim(vec![claim]).unwrap().remove(0);
             owner.adopt(claimed, former.clone());
-            if written == Written::SinceClaimed {
-                write();
+            if recorded == Recorded::AfterClaim {
+                record_end();
             }
 
-            let (tell, told) = mpsc::channel();
-            let adopted = adopt(owner, &key, Arc::new(move |event| drop(tell.send(event))));
+            let (sender, events) = mpsc::channel();
+            let adopted = adopt(owner, &key, Arc::new(move |event| drop(sender.send(event))));
             let left = owner.registry.load().unwrap().get(&key).cloned();
             let exits: Vec<_> =
-                told.try_iter().filter(|event| matches!(event, RunEvent::Extinct(_))).collect();
+                events.try_iter().filter(|event| matches!(event, RunEvent::Extinct(_))).collect();
             if survivors == 0 {
                 assert!(matches!(adopted, Ok(None)), "{case}: {adopted:?}");
                 assert_eq!((left, exits.len()), (None, 1), "{case}");
@@ -325,9 +322,9 @@ mod tests {
                 assert_eq!(adopted.unwrap_err().code(), "ERR_OWNED_NOT_ADOPTED", "{case}");
                 let left = left.unwrap();
                 assert_eq!((left.state, left.owner_instance_id), (State::Exited, former.owner_instance_id));
-                assert_eq!(exits.len(), 0, "{case}: what has survivors was not told to be over");
+                assert_eq!(exits.len(), 0, "{case}: a run with survivors emits no end");
             }
-            ended(survivor);
+            exit(survivor);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Recording a process that somebody else has started.
+//! Registers a process that another program has started.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,13 +12,16 @@ use crate::registry::{Containment, Entry, Instance, Record, RegistryError, now_m
 use crate::run::Policy;
 use crate::runtime;
 
-/// What a caller says about a process of its own.
+/// What a caller passes to register a process.
 #[derive(Debug, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Registration {
     pub pid: i32,
+    /// The identity that the process must have, if the caller knows it.
+    #[serde(default)]
+    pub start_token: Option<String>,
     pub run_id: String,
-    /// The caller has chosen the id.
+    /// True if the caller chose the run id.
     #[serde(default)]
     pub given_id: bool,
     pub session_id: Option<String>,
@@ -60,39 +63,39 @@ impl fmt::Display for RegisterError {
         match self {
             Self::Gone { pid } => write!(
                 f,
-                "entry.pid {pid} is no running process. Register a process right after it was started, in the same tick."
+                "entry.pid {pid} is not a running process. Register a process right after its start, in the same tick."
             ),
             Self::Protected { pid, what } => {
                 write!(
                     f,
-                    "entry.pid {pid} is {what}, which is never ended. Register the process you have started."
+                    "entry.pid {pid} is {what}, which spawn-owned never ends. Register a process that you have started."
                 )
             }
             Self::Unknown { pid, errno } => write!(
                 f,
-                "entry.pid {pid} cannot be identified ({errno}), and what is not identified is never signalled. It was not registered. \
-                 Is /proc mounted, and may this user see the process?"
+                "entry.pid {pid} cannot be identified ({errno}), and spawn-owned signals only identified processes. It was not registered. \
+                 Check that /proc is mounted and that this user may see the process."
             ),
             Self::Known { pid, run_id } => {
                 write!(
                     f,
-                    "entry.pid {pid} is recorded already, as run {run_id}. Use that run id, or unregister it first."
+                    "entry.pid {pid} is registered already, as run {run_id}. Use that run id, or unregister it first."
                 )
             }
             Self::Registry(error) => write!(f, "{error}"),
             Self::Threads => {
                 write!(
                     f,
-                    "no thread can be started to watch the process. It was not registered. Raise the limit of processes (ulimit -u, pids.max)."
+                    "no thread can be started to watch the process. It was not registered. Raise the process limit (ulimit -u, pids.max)."
                 )
             }
         }
     }
 }
 
-/// Records a process that somebody else has started, as it is now, and keeps an eye on it.
-pub fn register(owner: &Instance, wish: Registration) -> Result<Record, RegisterError> {
-    let pid = wish.pid;
+/// Records a running process, and watches it.
+pub fn register(owner: &Instance, registration: Registration) -> Result<Record, RegisterError> {
+    let pid = registration.pid;
     if let Some(what) = protected(pid) {
         return Err(RegisterError::Protected { pid, what });
     }
@@ -104,34 +107,38 @@ pub fn register(owner: &Instance, wish: Registration) -> Result<Record, Register
     if stat.is_dead() {
         return Err(RegisterError::Gone { pid });
     }
-    // Group and start token come from one read: they are the same process's.
+    // Group and start token come from one read, so they belong to the same process.
     let root = ProcessRef::known(pid, stat.start);
+    // Another process has reused the PID.
+    if registration.start_token.is_some_and(|token| token != root.to_string()) {
+        return Err(RegisterError::Gone { pid });
+    }
     if let Some((_, record)) = owner.registry.entry(&root.to_string()) {
         return Err(RegisterError::Known { pid, run_id: record.run_id });
     }
-    let hold = Hold::on(&root, &stat)?;
+    let tree = if pid == me() { TreeContainment::ITSELF } else { TreeContainment::of(&root, &stat)? };
     let now = now_ms();
     let record = Record {
         pid,
         started_at: identity::started_at_ms(stat.start).unwrap_or(now),
-        session_id: wish.session_id,
-        command_preview: wish.command_preview.unwrap_or(stat.comm),
-        run_id: wish.run_id,
+        session_id: registration.session_id,
+        command_preview: registration.command_preview.unwrap_or(stat.comm),
+        run_id: registration.run_id,
         start_token: Some(root),
-        pgid: hold.pgid,
-        containment: hold.containment,
-        job: hold.job,
-        backend_id: wish.backend_id,
-        scope_key: wish.scope_key,
-        labels: wish.labels,
-        grace_ms: wish.grace_ms,
+        pgid: tree.pgid,
+        containment: tree.containment,
+        job: tree.job,
+        backend_id: registration.backend_id,
+        scope_key: registration.scope_key,
+        labels: registration.labels,
+        grace_ms: registration.grace_ms,
         // There is no keeper that would end it.
         on_owner_exit: Policy::Keep,
         created_at_ms: now,
         updated_at_ms: now,
-        ..Record::blank()
+        ..Record::empty()
     };
-    let entry = begin(owner, record, wish.given_id)?;
+    let entry = begin(owner, record, registration.given_id)?;
     let Some((_, record)) = owner.registry.entry(entry.key()) else {
         return Err(RegisterError::Gone { pid });
     };
@@ -139,19 +146,25 @@ pub fn register(owner: &Instance, wish: Registration) -> Result<Record, Register
     Ok(record)
 }
 
-/// What holds a registered process and its descendants together.
-struct Hold {
+/// What contains a registered process and its descendants.
+struct TreeContainment {
     pgid: Option<i32>,
     containment: Containment,
     job: Option<String>,
 }
 
+impl TreeContainment {
+    /// This process. Not its group or job, because they outlive it: a reaper would then end its
+    /// other children.
+    const ITSELF: Self = Self { pgid: None, containment: Containment::Process, job: None };
+}
+
 #[cfg(unix)]
-impl Hold {
-    /// Its group, if it leads one. A group of another PID namespace (that of whoever has made this one) has no number here: the kernel
-    /// says 0, which is nobody's.
-    #[allow(clippy::unnecessary_wraps)] // Elsewhere it may end in between.
-    fn on(_root: &ProcessRef, stat: &Stat) -> Result<Self, RegisterError> {
+impl TreeContainment {
+    /// Its group, if the process leads one. The kernel returns 0 for a group of an outer PID
+    /// namespace: no group has this ID.
+    #[allow(clippy::unnecessary_wraps)] // On Windows the process can exit in between.
+    fn of(_root: &ProcessRef, stat: &Stat) -> Result<Self, RegisterError> {
         let leads = stat.pgrp == stat.pid;
         let containment = if leads { Containment::Group } else { Containment::Process };
         Ok(Self { pgid: Some(stat.pgrp).filter(|&pgrp| pgrp > 0), containment, job: None })
@@ -159,28 +172,34 @@ impl Hold {
 }
 
 #[cfg(windows)]
-impl Hold {
-    /// A job of its own, into which it is put now: whatever it starts from here on is in it. What it has started before is found by
-    /// its parent, as long as that lives. One that must not be put there is found that way only.
-    fn on(root: &ProcessRef, stat: &Stat) -> Result<Self, RegisterError> {
+impl TreeContainment {
+    /// A new job, which the process joins now. It will contain everything the process starts from
+    /// now on. Earlier descendants are found by their parent, while the parent is alive. A process
+    /// that cannot join the job is found by descent only.
+    fn of(root: &ProcessRef, stat: &Stat) -> Result<Self, RegisterError> {
         let pid = stat.pid;
         let gone = |errno| match errno {
             Errno::ESRCH => RegisterError::Gone { pid },
             errno => RegisterError::Unknown { pid, errno },
         };
-        let pin = root.pinned().map_err(gone)?;
-        let job = super::windows::job_for_registered(&pin);
+        let handle = root.open_handle().map_err(gone)?;
+        let job = super::windows::job_for_registered(&handle);
         let containment = if job.is_some() { Containment::Job } else { Containment::Process };
         Ok(Self { pgid: None, containment, job })
     }
 }
 
-/// A bot that was restarted may register what its former self has registered: then it takes that over.
+/// Creates the entry. A restarted bot may register a process again that an earlier instance has
+/// registered: then it claims that entry.
 fn begin(owner: &Instance, record: Record, is_given: bool) -> Result<Entry, RegisterError> {
     let known = |other: &Record| RegisterError::Known { pid: other.pid, run_id: other.run_id.clone() };
-    let Some(other) = owner.registry.foreign(record.start_token.as_ref()).map_err(RegisterError::Registry)?
+    let Some(other) =
+        owner.registry.entry_of_other_owner(record.start_token.as_ref()).map_err(RegisterError::Registry)?
     else {
-        return owner.begin(record, is_given).inspect(Entry::follow).map_err(RegisterError::Registry);
+        return owner
+            .begin(record, is_given)
+            .inspect(Entry::wake_checkpoint_thread)
+            .map_err(RegisterError::Registry);
     };
     if other
         .bot_start_token
@@ -193,14 +212,22 @@ fn begin(owner: &Instance, record: Record, is_given: bool) -> Result<Entry, Regi
     taken.ok_or_else(|| known(&other))
 }
 
+fn me() -> i32 {
+    std::process::id().cast_signed()
+}
+
+/// What the process is, if it must not be registered.
+///
+/// A bot may register itself: other bots then find it. It never signals itself, see
+/// [`crate::reap::end`].
 fn protected(pid: i32) -> Option<&'static str> {
-    let me = std::process::id().cast_signed();
+    let me = me();
     match pid {
         #[cfg(unix)]
         1 => Some("the system's first process"),
         #[cfg(windows)]
         0 | 4 => Some("the system itself"),
-        _ if pid == me => Some("this very process"),
+        _ if pid == me => None,
         _ if identity::ancestors(me).contains(&pid) => Some("an ancestor of this process"),
         _ => None,
     }

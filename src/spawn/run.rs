@@ -1,4 +1,4 @@
-//! A run that was started, as its owner holds it.
+//! A started run, as its owner holds it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,195 +8,204 @@ use crate::errno::Errno;
 use tokio::task::AbortHandle;
 
 use super::RawStream;
-use super::line::Line;
-use super::silence::Listening;
+use super::keeper_connection::KeeperConnection;
+use super::output_monitor::OutputMonitor;
 use crate::keeper::protocol::Request;
 use crate::pty::{Size, Terminal};
 use crate::registry::Entry;
 use crate::run::lifecycle::REPORT_LIMIT_MS;
 use crate::runtime::Runtime;
+use crate::trace::trace;
 
-const PATIENCE: Duration = Duration::from_millis(REPORT_LIMIT_MS);
+/// Time between the end of the grace and the kill of a keeper that has not reported the end.
+const REPORT_LIMIT: Duration = Duration::from_millis(REPORT_LIMIT_MS);
 
-/// What can be asked of a run. Dropping it changes nothing.
+/// A handle to control a run. Dropping it changes nothing.
 #[derive(Debug, Clone)]
 pub struct Run(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    line: Line,
+    connection: KeeperConnection,
     abandoned: AtomicBool,
-    /// By how much its deadlines were moved.
+    /// By how much the caller extended the deadlines.
     extended_ms: AtomicU64,
     watchdog: Mutex<Option<Watchdog>>,
     runtime: &'static Runtime,
     entry: Entry,
     grace_ms: u64,
-    /// Whether it may be silent for so long only.
-    listening: Option<Listening>,
+    /// Present if the run has an idle timeout.
+    output_monitor: Option<OutputMonitor>,
     terminal: Option<Arc<Terminal>>,
 }
 
 #[derive(Debug)]
 struct Watchdog {
-    /// `None`: later than can be counted.
-    bites_at: Option<Instant>,
+    /// When the keeper is killed. `None`: so late that an `Instant` cannot hold it.
+    kills_at: Option<Instant>,
     task: AbortHandle,
 }
 
 impl Run {
     pub(super) fn new(
-        line: Line,
+        connection: KeeperConnection,
         runtime: &'static Runtime,
         entry: Entry,
         grace_ms: u64,
-        listening: Option<Listening>,
+        output_monitor: Option<OutputMonitor>,
         terminal: Option<Arc<Terminal>>,
     ) -> Self {
         Self(Arc::new(Inner {
-            line,
+            connection,
             abandoned: AtomicBool::new(false),
             extended_ms: AtomicU64::new(0),
             watchdog: Mutex::new(None),
             runtime,
             entry,
             grace_ms,
-            listening,
+            output_monitor,
             terminal,
         }))
     }
 
-    #[cfg(unix)]
-    pub(super) fn line(&self) -> &Line {
-        &self.0.line
+    pub(super) fn connection(&self) -> &KeeperConnection {
+        &self.0.connection
     }
 
     pub(super) fn entry(&self) -> &Entry {
         &self.0.entry
     }
 
-    pub(super) fn listening(&self) -> Option<&Listening> {
-        self.0.listening.as_ref()
+    pub(super) fn output_monitor(&self) -> Option<&OutputMonitor> {
+        self.0.output_monitor.as_ref()
     }
 
     pub(super) fn terminal(&self) -> Option<&Terminal> {
         self.0.terminal.as_deref()
     }
 
-    /// `ENOTTY` if it has no terminal, `EIO` if that is gone.
+    /// Resizes the run's terminal. `ENOTTY` if the run has no terminal, `EIO` if the terminal is
+    /// closed.
     pub fn resize(&self, size: Size) -> Result<(), Errno> {
         self.terminal().ok_or(Errno::ENOTTY)?.resize(size)
     }
 
-    /// The name of who is in the foreground of its terminal.
+    /// The name of the foreground process of the run's terminal.
     pub fn foreground(&self) -> Option<String> {
         self.terminal()?.foreground()
     }
 
-    /// The bot has read some of its output.
-    pub fn heard(&self) {
-        self.0.entry.heard();
-        if let Some(listening) = self.listening() {
-            listening.heard();
+    /// Restarts the idle timeout: the bot has read output of the run.
+    pub fn output_read(&self) {
+        self.0.entry.note_output();
+        if let Some(monitor) = self.output_monitor() {
+            monitor.output_read();
         }
     }
 
-    /// The bot reads the output at this descriptor from here on.
+    /// Notes that the bot reads the output at this file descriptor from now on.
     pub fn reading(&self, fd: RawStream) {
-        if let Some(listening) = self.listening() {
-            listening.reading(fd);
+        if let Some(monitor) = self.output_monitor() {
+            monitor.reading(fd);
         }
     }
 
-    /// Every deadline that it has comes so much later.
+    /// Extends every deadline of the run by `ms`.
     pub fn extend(&self, ms: u64) -> Result<(), Errno> {
-        if let Some(listening) = self.listening() {
-            listening.extend(ms);
+        if let Some(monitor) = self.output_monitor() {
+            monitor.extend(ms);
         }
-        // Noted before the keeper knows: one that is just held still is not killed for a deadline that is none any more.
-        let note = |change: fn(u64, u64) -> u64| {
+        // Count the extension before the keeper gets it. Otherwise the deadline task could kill a
+        // keeper that is stopped at the moment, because of a deadline that was already extended.
+        let adjust = |change: fn(u64, u64) -> u64| {
             let extended = &self.0.extended_ms;
             let _ = extended.fetch_update(Ordering::AcqRel, Ordering::Acquire, |was| Some(change(was, ms)));
         };
-        note(u64::saturating_add);
-        self.ask(&Request::Extend { ms }).inspect_err(|_| note(u64::saturating_sub))
+        adjust(u64::saturating_add);
+        self.send(&Request::Extend { ms }).inspect_err(|_| adjust(u64::saturating_sub))
     }
 
     pub(super) fn extended(&self) -> Duration {
         Duration::from_millis(self.0.extended_ms.load(Ordering::Acquire))
     }
 
-    /// What the tree uses is told later, by [`super::RunEvent::Usage`].
-    pub fn ask_usage(&self) -> Result<(), Errno> {
-        self.ask(&Request::Usage)
+    /// Requests the resource usage of the tree. The answer is [`super::RunEvent::Usage`].
+    pub fn request_usage(&self) -> Result<(), Errno> {
+        self.send(&Request::Usage)
     }
 
-    /// Somebody else reads the output at this descriptor from here on.
-    pub fn lose(&self, fd: RawStream) {
-        if let Some(listening) = self.listening() {
-            listening.lose(fd);
+    /// Notes that another reader reads the output at this file descriptor from now on.
+    pub fn hand_over(&self, fd: RawStream) {
+        if let Some(monitor) = self.output_monitor() {
+            monitor.hand_over(fd);
         }
     }
 
-    /// The output with this name is about to be closed.
+    /// Notes that the bot is about to close the output with this descriptor or handle.
     pub fn closing(&self, fd: RawStream) {
-        if let Some(listening) = self.listening() {
-            listening.closing(fd);
+        if let Some(monitor) = self.output_monitor() {
+            monitor.closing(fd);
         }
     }
 
-    /// It has been silent for too long.
-    pub(super) fn silent(&self, limit_ms: u64) {
-        // A keeper that cannot be told is dead, which its listener notices. One that was stopped hears it when it is woken.
-        let _ = self.ask(&Request::Silent { limit_ms });
-        // How long the end may take is for its answer to say: a cancel may have been faster, and have given more time.
-        self.0.runtime.loop_handle.spawn(self.rouse_keeper());
+    /// Ends the run because its idle timeout has expired.
+    pub(super) fn idle_timed_out(&self, limit_ms: u64) {
+        // If the send fails, the keeper is dead, and the run monitor notices that. A stopped keeper
+        // reads the request after SIGCONT.
+        let _ = self.send(&Request::IdleTimeout { limit_ms });
+        // The keeper's `Ending` report sets the time limit, not this call: a cancel may have come
+        // first, with a longer grace.
+        self.0.runtime.loop_handle.spawn(self.wake_or_kill_keeper());
     }
 
-    /// What its keeper has to know is said by now, should nobody get to say it later.
-    pub fn introduce(&self) {
-        let _ = self.0.line.introduce();
+    /// Sends the rules to the keeper now, because the process may exit before the native thread
+    /// does it.
+    pub fn send_rules(&self) {
+        let _ = self.traced("AssignRun", || self.0.connection.send_rules());
     }
 
-    /// Its keeper has begun to end the tree, and gives it the run's own grace.
-    pub(super) fn ending(&self) {
-        self.watch(Duration::from_millis(self.0.grace_ms).saturating_add(PATIENCE));
+    /// Starts the watchdog: the keeper begins to terminate the tree, with the run's own grace.
+    pub(super) fn on_ending(&self) {
+        self.watch(Duration::from_millis(self.0.grace_ms).saturating_add(REPORT_LIMIT));
     }
 
-    /// Sends a signal to the root. That it did not arrive is told later, by [`super::RunEvent::SignalFailed`].
+    /// Sends a signal to the root process. [`super::RunEvent::SignalFailed`] reports a failed
+    /// delivery.
     pub fn signal(&self, signal: i32) -> Result<(), Errno> {
-        self.0.line.signal(signal)
+        self.traced("Signal", || self.0.connection.signal(signal))
     }
 
-    /// Ends the tree. It is over within the grace and a bounded time after it, also if the keeper does not do its part.
+    /// Terminates the tree. The tree ends within the grace plus a fixed limit, even if the keeper
+    /// is stopped or hangs.
     pub fn cancel(&self, signal: i32, grace_ms: u64, reason: &str) -> Result<(), Errno> {
-        let asked = self.ask(&Request::Cancel { signal, grace_ms, reason });
-        self.watch(Duration::from_millis(grace_ms).saturating_add(PATIENCE));
-        asked
+        let sent = self.send(&Request::Cancel { signal, grace_ms, reason });
+        self.watch(Duration::from_millis(grace_ms).saturating_add(REPORT_LIMIT));
+        sent
     }
 
-    /// A keeper that has not ended the tree in time is made to, see [`Line::insist`].
+    /// Kills the keeper if it has not ended the tree within `limit`, see
+    /// [`KeeperConnection::kill_after`].
     fn watch(&self, limit: Duration) {
-        let bites_at = Instant::now().checked_add(limit);
+        let kills_at = Instant::now().checked_add(limit);
         let mut watchdog = self.watchdog();
-        // A second request never prolongs the first.
-        if watchdog.as_ref().is_some_and(|former| former.bites_at <= bites_at && former.bites_at.is_some()) {
+        // A later request never moves the limit to a later time.
+        if watchdog.as_ref().is_some_and(|former| former.kills_at <= kills_at && former.kills_at.is_some()) {
             return;
         }
-        let Some(insist) = self.0.line.insist(limit) else { return };
-        let task = self.0.runtime.loop_handle.spawn(insist);
-        let former = watchdog.replace(Watchdog { bites_at, task: task.abort_handle() });
+        let Some(kill_after) = self.0.connection.kill_after(limit) else { return };
+        let task = self.0.runtime.loop_handle.spawn(kill_after);
+        let former = watchdog.replace(Watchdog { kills_at, task: task.abort_handle() });
         if let Some(former) = former {
             former.task.abort();
         }
     }
 
-    pub(super) fn rouse_keeper(&self) -> impl Future<Output = ()> + Send + 'static {
-        self.0.line.rouse()
+    pub(super) fn wake_or_kill_keeper(&self) -> impl Future<Output = ()> + Send + 'static {
+        self.0.connection.wake_or_kill()
     }
 
-    /// The run's end has been heard.
-    pub(super) fn over(&self) {
+    /// Stops the watchdog: the run has ended.
+    pub(super) fn on_end(&self) {
         if let Some(watchdog) = self.watchdog().take() {
             watchdog.task.abort();
         }
@@ -206,26 +215,34 @@ impl Run {
         self.0.watchdog.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets go of the run as if the bot had died: its keeper does what `onOwnerExit` says, and nobody here cares.
+    /// Disconnects from the keeper as if the bot had died: the keeper applies `onOwnerExit`, and
+    /// this process reports no more events.
     pub fn abandon(&self) {
         self.0.abandoned.store(true, Ordering::Release);
         if let Some(terminal) = self.terminal() {
             terminal.hang_up();
         }
-        self.hang_up();
+        self.disconnect();
     }
 
     pub(super) fn is_abandoned(&self) -> bool {
         self.0.abandoned.load(Ordering::Acquire)
     }
 
-    /// Ends the conversation.
-    pub(super) fn hang_up(&self) {
-        self.0.line.hang_up();
+    /// Closes the connection to the keeper.
+    pub(super) fn disconnect(&self) {
+        self.0.connection.disconnect();
     }
 
-    pub(super) fn ask(&self, request: &Request) -> Result<(), Errno> {
-        self.0.line.ask(request)
+    pub(super) fn send(&self, request: &Request) -> Result<(), Errno> {
+        self.traced(request.name(), || self.0.connection.send(request))
+    }
+
+    /// Traces a request before it is sent, so that its line precedes what the keeper does then.
+    fn traced(&self, name: &str, send: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
+        let key = self.0.entry.key();
+        trace!(key: key, "send {name} to the keeper");
+        send().inspect_err(|errno| trace!(key: key, "could not send {name}: {errno:?}"))
     }
 }
 
@@ -235,51 +252,51 @@ mod tests {
     use super::*;
     use crate::identity::ProcessRef;
     use crate::keeper::channel;
-    use crate::registry::Somewhere;
+    use crate::registry::TestRegistry;
     use crate::registry::import::tests::ours;
     use crate::run::signal::SIGTERM;
     use crate::runtime;
 
     const GRACE_MS: u64 = 10_000;
-    const CANCELS: u64 = 60_000;
+    const CANCEL_GRACE_MS: u64 = 60_000;
 
-    type Told<'a> = &'a [&'a dyn Fn(&Run)];
+    type Requests<'a> = &'a [&'a dyn Fn(&Run)];
 
-    /// What a run is told, and which grace its keeper has from then on until it is killed.
+    /// Which requests set or shorten the time after which the keeper is killed.
     #[test]
-    fn what_is_heard_after_a_cancel_may_shorten_its_grace_but_a_silence_does_not() {
-        let cancel = |run: &Run| run.cancel(SIGTERM, CANCELS, "manual-cancel").unwrap();
-        let silent = |run: &Run| run.silent(1);
-        let hasty = |run: &Run| run.cancel(SIGTERM, 0, "manual-cancel").unwrap();
-        let cases: [(&str, Told, Option<u64>); 7] = [
-            ("a silence", &[&silent], None),
-            ("a silence, answered", &[&silent, &Run::ending], Some(GRACE_MS)),
-            ("a cancel", &[&cancel], Some(CANCELS)),
-            ("a silence while it is cancelled", &[&cancel, &silent], Some(CANCELS)),
-            ("a cancel while it is silent", &[&silent, &cancel], Some(CANCELS)),
-            ("a second cancel", &[&cancel, &hasty], Some(0)),
-            ("a second one that has more time", &[&hasty, &cancel], Some(0)),
+    fn a_later_cancel_may_shorten_the_grace_but_an_idle_timeout_does_not() {
+        let cancel = |run: &Run| run.cancel(SIGTERM, CANCEL_GRACE_MS, "manual-cancel").unwrap();
+        let idle = |run: &Run| run.idle_timed_out(1);
+        let urgent = |run: &Run| run.cancel(SIGTERM, 0, "manual-cancel").unwrap();
+        let cases: [(&str, Requests, Option<u64>); 7] = [
+            ("an idle timeout", &[&idle], None),
+            ("an idle timeout, and the keeper answers", &[&idle, &Run::on_ending], Some(GRACE_MS)),
+            ("a cancel", &[&cancel], Some(CANCEL_GRACE_MS)),
+            ("an idle timeout after a cancel", &[&cancel, &idle], Some(CANCEL_GRACE_MS)),
+            ("a cancel after an idle timeout", &[&idle, &cancel], Some(CANCEL_GRACE_MS)),
+            ("a second cancel with a shorter grace", &[&cancel, &urgent], Some(0)),
+            ("a second cancel with a longer grace", &[&urgent, &cancel], Some(0)),
         ];
-        let Somewhere(instance) = &Somewhere::new("silence");
-        for (index, (name, told, grace_ms)) in cases.into_iter().enumerate() {
+        let TestRegistry(instance) = &TestRegistry::new("idle");
+        for (index, (name, requests, grace_ms)) in cases.into_iter().enumerate() {
             let (ours_end, _theirs) = channel::pair().unwrap();
             let entry = instance.begin(ours(4242 + i32::try_from(index).unwrap()), false).unwrap();
-            // No system has such a number: there is nobody to be woken, or killed.
-            let line = Line::new(ours_end, ProcessRef::known(i32::MAX, 1));
-            let run = Run::new(line, runtime::get().unwrap(), entry, GRACE_MS, None, None);
+            // No system has this PID, so there is no process to wake or kill.
+            let connection = KeeperConnection::new(ours_end, ProcessRef::known(i32::MAX, 1));
+            let run = Run::new(connection, runtime::get().unwrap(), entry, GRACE_MS, None, None);
             let before = Instant::now();
-            for tell in told {
-                tell(&run);
+            for request in requests {
+                request(&run);
             }
-            let limit = |ms: u64| Duration::from_millis(ms) + PATIENCE;
-            let bites_at = run.watchdog().as_ref().and_then(|watchdog| watchdog.bites_at);
+            let limit = |ms: u64| Duration::from_millis(ms) + REPORT_LIMIT;
+            let kills_at = run.watchdog().as_ref().and_then(|watchdog| watchdog.kills_at);
             let after = grace_ms.map(|ms| before + limit(ms)..=Instant::now() + limit(ms));
-            match (bites_at, after) {
+            match (kills_at, after) {
                 (None, None) => {}
                 (Some(at), Some(expected)) => assert!(expected.contains(&at), "{name}"),
                 other => panic!("{name}: {other:?}"),
             }
-            run.over();
+            run.on_end();
         }
     }
 }

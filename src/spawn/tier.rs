@@ -1,23 +1,26 @@
-//! Whether a run gets a cgroup beside its keeper. Pure.
+//! Decides whether a run gets a cgroup besides its keeper. Pure.
 
 #[cfg(unix)]
 use crate::contain::Limits;
 #[cfg(unix)]
-use crate::contain::cgroup::{Base, Trouble, WhyNot};
+use crate::contain::cgroup::{Base, CgroupError, WhyNot};
 #[cfg(unix)]
 use crate::keeper::protocol::InCgroup;
 
-/// What the caller wants.
+/// The containment that the caller requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Tier {
-    /// A cgroup if limits are asked for. Not otherwise, by measure: with keepers that waited in cgroups, a run of `/bin/true` took 2.0 ms
-    /// instead of 1.5 (p50), and 200 at once 320 to 430 ms instead of 280. Besides, a program may look at its own cgroup for how much memory
-    /// it has, as the JVM does: in one of the run's own, to which the controllers need not reach, it would find no limit at all.
+    /// A cgroup only if the run has limits. Two reasons against a cgroup for every run:
+    ///
+    /// - Cost. With keepers that waited in cgroups, `/bin/true` took 2.0 ms instead of 1.5 ms
+    ///   (p50), and 200 runs at once took 320 to 430 ms instead of 280 ms.
+    /// - A program may read its memory limit from its own cgroup, as the JVM does. A cgroup of the
+    ///   run without controllers would show no limit at all.
     #[default]
     Auto,
     /// Never a cgroup.
     Keeper,
-    /// A cgroup, or no run.
+    /// A cgroup. Without one the launch fails.
     Cgroup,
 }
 
@@ -28,12 +31,12 @@ impl Tier {
     }
 }
 
-/// The order for a run that is to have a cgroup, or why there can be none.
+/// The request for a keeper with a cgroup, or why there can be none.
 #[cfg(unix)]
-pub fn order(limits: Limits, base: &Result<Base, WhyNot>) -> Result<InCgroup, Trouble> {
+pub fn order(limits: Limits, base: &Result<Base, WhyNot>) -> Result<InCgroup, CgroupError> {
     match base {
         Ok(base) => Ok(InCgroup { base: base.clone(), limits }),
-        Err(why) => Err(Trouble::Unavailable(why.clone())),
+        Err(why) => Err(CgroupError::Unavailable(why.clone())),
     }
 }
 
@@ -42,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_gets_a_cgroup_unasked_and_nobody_is_left_without_who_asked() {
+    fn a_run_gets_a_cgroup_if_and_only_if_the_caller_requests_one_or_sets_limits() {
         let none = Limits::default();
         let some = Limits { processes: Some(9), ..none };
         for (tier, limits, expected) in [
@@ -56,7 +59,7 @@ mod tests {
         }
         let base = Base { dir: "/c".into(), roomy: None };
         assert_eq!(order(some, &Ok(base.clone())), Ok(InCgroup { base, limits: some }));
-        let unavailable = Err(Trouble::Unavailable(WhyNot::NotMounted));
+        let unavailable = Err(CgroupError::Unavailable(WhyNot::NotMounted));
         assert_eq!(order(none, &Err(WhyNot::NotMounted)), unavailable);
     }
 }

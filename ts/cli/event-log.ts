@@ -1,4 +1,4 @@
-// The lines of orphan-events.log. Pure.
+// Parses the lines of orphan-events.log. Pure.
 
 import { dirname, join } from 'node:path'
 
@@ -14,7 +14,7 @@ export interface Decision {
   readonly reason: string
 }
 
-/** The file before it was rotated, and the file. */
+/** Returns the paths of the rotated file and of the current file. */
 export function eventLogOf(registryPath: string): string[] {
   const path = join(dirname(registryPath), 'orphan-events.log')
   return [`${path}.1`, path]
@@ -23,7 +23,7 @@ export function eventLogOf(registryPath: string): string[] {
 const LINE =
   /^(\S+) (DETECTED|KILLED|SKIPPED|FAILED) pid=(\d+) cmd=("(?:[^"\\]|\\.)*") age=(\S+) status=(\S+) reason=("(?:[^"\\]|\\.)*")$/
 
-/** Nothing for a line that is torn, or somebody else's. */
+/** Parses a line. undefined for an incomplete line, or a line of another program. */
 export function parseDecision(line: string): Decision | undefined {
   const [, at, what, pid, command, age, status, reason] = LINE.exec(line) ?? []
   if (at === undefined) return undefined

@@ -1,58 +1,60 @@
-// Help, completions and the man page, from the specification. Pure.
+// Generates help, completions and the man page from the specification. Pure.
 
-import { COMMANDS, COMMON, type Command, EXIT_CODES, type Option } from './spec.js'
-import { type Paint, wrapped } from './text.js'
+import { COMMANDS, COMMON, type Command, EXIT_CODES, type Option } from './command-spec.js'
+import { definitions, type Paint, wrapped } from './text.js'
 
-const ABOUT = 'Process ownership for agent bots: see what runs, end whole trees, clean up after crashes.'
+const ABOUT = 'Process ownership for agent bots: list runs, terminate whole trees, clean up after crashes.'
 
 const flagsOf = ({ name, short, value }: Option) =>
   `${short ? `-${short}, ` : ''}--${name}${value ? ` ${value}` : ''}`
 
 export function overview(paint: Paint, width: number): string[] {
-  const longest = Math.max(...COMMANDS.map(({ name }) => name.length))
   return [
     `${paint('bold', 'Usage:')} spawn-owned COMMAND [OPTIONS]`,
     '',
     ...wrapped(ABOUT, width),
     '',
     paint('bold', 'Commands:'),
-    ...COMMANDS.map(({ name, summary }) => `  ${name.padEnd(longest)}  ${summary}`),
+    ...definitions(
+      COMMANDS.map(({ name, summary }) => [name, summary] as const),
+      width,
+    ),
     '',
-    'spawn-owned COMMAND --help tells more. spawn-owned --version tells which this is.',
+    ...wrapped(
+      'Run "spawn-owned COMMAND --help" for details, "spawn-owned --version" for the version.',
+      width,
+    ),
   ]
 }
 
+function usageLines(usage: string, paint: Paint, width: number): string[] {
+  const [first = '', ...others] = wrapped(`Usage: ${usage}`, width - 2)
+  return [first.replace('Usage:', paint('bold', 'Usage:')), ...others.map((line) => `  ${line}`)]
+}
+
 export function helpOf(command: Command, paint: Paint, width: number): string[] {
-  const options = [...command.options, ...COMMON]
-  const longest = Math.max(...options.map((option) => flagsOf(option).length))
-  const described = options.flatMap((option) => {
-    const [first = '', ...others] = wrapped(option.help, width - longest - 4)
-    return [
-      `  ${flagsOf(option).padEnd(longest)}  ${first}`,
-      ...others.map((line) => `${' '.repeat(longest + 4)}${line}`),
-    ]
-  })
+  const options = [...command.options, ...COMMON].map((option) => [flagsOf(option), option.help] as const)
   return [
-    `${paint('bold', 'Usage:')} spawn-owned ${command.name} ${command.usage}`.trimEnd(),
+    ...usageLines(`spawn-owned ${command.name} ${command.usage}`.trimEnd(), paint, width),
     '',
     ...wrapped(`${command.summary}.`, width),
     ...command.about.flatMap((paragraph) => ['', ...wrapped(paragraph, width)]),
     '',
     paint('bold', 'Options:'),
-    ...described,
+    ...definitions(options, width),
     '',
     paint('bold', 'Examples:'),
     ...command.examples.map((example) => `  ${example}`),
   ]
 }
 
-// ---- completions -----------------------------------------------------------------------------------------------------
+// ---- completions --------------------------------------------------------------------------------
 
 export const SHELLS = { bash, zsh, fish }
 
 const names = COMMANDS.map(({ name }) => name).join(' ')
 const flags = ({ options }: Command) => [...options, ...COMMON].map(({ name }) => `--${name}`)
-/** Their runs are completed by asking for them. */
+/** Whether a command takes a run. Its completion then lists the runs with `ps`. */
 const takesRun = ({ usage }: Command) => usage.startsWith('RUN') || usage.startsWith('[RUN]')
 
 function bash(): string[] {
@@ -121,7 +123,7 @@ function fish(): string[] {
   ]
 }
 
-// ---- the man page ----------------------------------------------------------------------------------------------------
+// ---- the man page -------------------------------------------------------------------------------
 
 const escaped = (text: string) =>
   text
@@ -134,7 +136,7 @@ export function manPage(version: string): string[] {
   return [
     `.TH SPAWN\\-OWNED 1 "" "spawn-owned ${version}" "User Commands"`,
     '.SH NAME',
-    'spawn\\-owned \\- see, end and clean up the processes that agent bots have started',
+    'spawn\\-owned \\- list, terminate and clean up the processes that agent bots started',
     '.SH SYNOPSIS',
     '.B spawn\\-owned',
     '.I COMMAND',
@@ -155,9 +157,9 @@ export function manPage(version: string): string[] {
     '.SH ENVIRONMENT',
     '.TP',
     '.B SPAWN_OWNED_REGISTRY',
-    "The registry's file, unless \\-\\-registry is given.",
+    'The file of the registry, if \\-\\-registry is not given.',
     '.TP',
     '.B NO_COLOR, FORCE_COLOR',
-    'No colours at all; colours also where nobody looks.',
+    'Disable colours; use colours even if the output is no terminal.',
   ]
 }

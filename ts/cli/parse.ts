@@ -1,10 +1,11 @@
-// From words to a request. Pure.
+// Parses a command line to a request. Pure.
 
 import { parseArgs } from 'node:util'
-import { parseDuration, parseSize } from './durations.js'
-import { COMMANDS, COMMON, type Command, type Option } from './spec.js'
+import { nearest } from '../util/spelling.js'
+import { COMMANDS, COMMON, type Command, type Option } from './command-spec.js'
+import { parseDuration, parseSize } from './units.js'
 
-/** What was asked cannot be understood. Nothing was touched. */
+/** The command line is invalid. Nothing was touched. */
 export class UsageError extends Error {
   readonly command: string | undefined
 
@@ -16,12 +17,12 @@ export class UsageError extends Error {
 
 export type Value = string | boolean | number | string[] | undefined
 
-/** A command line that was understood. */
+/** A parsed command line. */
 export class Request {
   readonly command: Command
-  /** Words that are no options. */
+  /** The arguments that are no options. */
   readonly words: readonly string[]
-  /** Somebody else's command line. */
+  /** The command line to run, for commands that take one. */
   readonly rest: readonly string[]
   readonly #values: ReadonlyMap<string, Value>
 
@@ -49,7 +50,7 @@ export class Request {
     return (this.#values.get(name) as string[] | undefined) ?? []
   }
 
-  /** A duration in ms, a size in bytes, or a plain number. */
+  /** Returns a duration in ms, a size in bytes, or a number. */
   number(name: string): number | undefined {
     return this.#values.get(name) as number | undefined
   }
@@ -60,7 +61,7 @@ export class Request {
     return Object.fromEntries(
       given.map((label) => {
         const at = label.indexOf('=')
-        if (at < 1) throw this.error(`--label wants KEY=VALUE, not "${label}"`)
+        if (at < 1) throw this.error(`--label must be KEY=VALUE, got "${label}"`)
         return [label.slice(0, at), label.slice(at + 1)]
       }),
     )
@@ -73,14 +74,14 @@ export class Request {
 
 export function parse(argv: readonly string[]): Request {
   const [name, ...others] = argv
-  if (name === undefined) throw new UsageError('a command is missing')
+  if (name === undefined) throw new UsageError('no command was given')
   const command = COMMANDS.find((command) => command.name === name)
   if (!command) {
     const names = COMMANDS.map(({ name }) => name)
     throw new UsageError(
       name.startsWith('-')
-        ? `the command comes before its options: spawn-owned COMMAND ${name}`
-        : `there is no command "${name}"${meant(name, names)}`,
+        ? `the command must come before its options: spawn-owned COMMAND ${name}`
+        : `unknown command "${name}"${suggestion(name, names)}`,
     )
   }
   return parseFor(command, others)
@@ -131,14 +132,14 @@ function take(
   const wrong = (message: string) => new UsageError(message, command.name)
   if (!option) {
     const names = options.map(({ name }) => `--${name}`)
-    throw wrong(`"${command.name}" has no option ${rawName}${meant(rawName, names)}`)
+    throw wrong(`"${command.name}" has no option ${rawName}${suggestion(rawName, names)}`)
   }
   if (!option.value) {
     if (value !== undefined) throw wrong(`${rawName} takes no value`)
     values.set(name, true)
     return
   }
-  if (value === undefined || value === '') throw wrong(`${rawName} wants a value: ${rawName} ${option.value}`)
+  if (value === undefined || value === '') throw wrong(`${rawName} needs a value: ${rawName} ${option.value}`)
   if (option.repeatable) values.set(name, [...((values.get(name) as string[]) ?? []), value])
   else if (values.has(name)) throw wrong(`${rawName} is given twice`)
   else values.set(name, converted(option, value, wrong))
@@ -148,16 +149,18 @@ function converted({ name, value: kind }: Option, text: string, wrong: (message:
   switch (kind) {
     case 'DURATION': {
       const ms = parseDuration(text)
-      if (ms === undefined) throw wrong(`--${name} wants a duration such as 90s, 5m or 250ms, not "${text}"`)
+      if (ms === undefined)
+        throw wrong(`--${name} must be a duration such as 90s, 5m or 250ms, got "${text}"`)
       return ms
     }
     case 'SIZE': {
       const bytes = parseSize(text)
-      if (bytes === undefined) throw wrong(`--${name} wants a size such as 512M or 2G, not "${text}"`)
+      if (bytes === undefined) throw wrong(`--${name} must be a size such as 512M or 2G, got "${text}"`)
       return bytes
     }
     case 'NUMBER':
-      if (!/^\d{1,9}$/.test(text)) throw wrong(`--${name} wants a number, not "${text}"`)
+      if (!/^\d{1,9}$/.test(text))
+        throw wrong(`--${name} must be a number with at most 9 digits, got "${text}"`)
       return Number(text)
     default:
       return text
@@ -168,28 +171,14 @@ function checkWords(request: Request): void {
   const { command, words, rest } = request
   const [least, most] = command.words
   if (command.takesCommand ? rest.length === 0 : words.length < least)
-    throw request.error(`"${command.name}" wants ${command.usage}`)
+    throw request.error(`"${command.name}" needs ${command.usage}`)
   if (!command.takesCommand && rest.length > 0)
-    throw request.error(`"${command.name}" takes nothing after --`)
-  if (words.length > most) throw request.error(`"${words[most]}" is one word too many for "${command.name}"`)
+    throw request.error(`"${command.name}" takes no arguments after --`)
+  if (words.length > most) throw request.error(`unexpected argument "${words[most]}" of "${command.name}"`)
 }
 
-/** `, did you mean "x"?` if one of them is near. */
-function meant(word: string, names: readonly string[]): string {
-  const near = names.find((name) => name.startsWith(word)) ?? names.find((name) => distance(word, name) <= 2)
+/** Returns `; did you mean "x"?` if a name is similar. */
+function suggestion(word: string, names: readonly string[]): string {
+  const near = nearest(word, names)
   return near ? `; did you mean "${near}"?` : ''
-}
-
-/** How many letters differ (Levenshtein). */
-function distance(a: string, b: string): number {
-  let row = Array.from({ length: b.length + 1 }, (_, index) => index)
-  for (let i = 1; i <= a.length; i++) {
-    const next = [i]
-    for (let j = 1; j <= b.length; j++) {
-      const change = (row[j - 1] as number) + (a[i - 1] === b[j - 1] ? 0 : 1)
-      next.push(Math.min(change, (row[j] as number) + 1, (next[j - 1] as number) + 1))
-    }
-    row = next
-  }
-  return row[b.length] as number
 }

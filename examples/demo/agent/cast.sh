@@ -1,12 +1,13 @@
-# The agent's offspring: `bash cast.sh ROLE`. Built-in commands only, so that there are no helpers to confuse the picture.
-# fd 3 is the witness: every process holds it, and stays until its other end is closed.
+# The agent's descendants: `bash cast.sh ROLE`. It uses only bash built-ins, so that no helper
+# process appears. fd 3 is the witness: every process holds it, and runs until its other end is
+# closed.
 role=$1
 
-# Replaces this process by another role, under that role's name. `-c` clears the environment.
+# Replace this process by another role, under that role's name. `-c` clears the environment.
 become() { exec -a "$1" bash "$BASH_SOURCE" "$1"; }
 become_ghost() { exec -c -a ghost bash "$BASH_SOURCE" ghost; }
 
-# Says name, pid and start time, which together name this process and no other, and stays.
+# Writes name, PID and start time to the witness, and runs until the witness closes.
 stay() {
   local stat
   read -r stat <"/proc/$$/stat"
@@ -30,7 +31,7 @@ case $role in
     trap '' TERM
     stay
     ;;
-  # These three start another process and exit first: it loses its parent.
+  # These three start another process and exit first, so that it loses its parent.
   npx) (become mcp-server) & ;;
   daemonize) (become tunnel-daemon) & ;;
   daemonize-as-ghost) (become_ghost) & ;;

@@ -1,4 +1,4 @@
-/** Who is in the agent's tree, in the order of the picture, and how each gets out of reach. */
+/** The processes of the agent's tree, in the order of the picture, and how each one escapes. */
 export const cast = [
   { name: 'agent', note: 'the command that the bot started' },
   { name: 'log-watcher', note: 'ignores SIGTERM' },
@@ -10,10 +10,10 @@ export const cast = [
   { name: 'browser tab 1', note: '', leftGroup: true },
   { name: 'browser tab 2', note: '', leftGroup: true },
   { name: 'tunnel-daemon', note: 'setsid, and double fork', leftGroup: true },
-  { name: 'ghost', note: 'the same, environment cleared', leftGroup: true },
+  { name: 'ghost', note: 'setsid, double fork, cleared env', leftGroup: true },
 ]
 
-/** Who else is there, beside some bots' agents. */
+/** Additional processes of some bots, outside the agent's tree. */
 export const others = { keeping: [{ name: 'model-server', note: 'registered by the bot, no keeper' }] }
 
 export const names = cast.map(({ name }) => name)

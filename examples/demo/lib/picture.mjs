@@ -1,12 +1,12 @@
-/** The tree as it is at this moment, drawn from /proc. */
+/** Draws the current process tree from /proc. */
 
 import { noteFor, rank } from './cast.mjs'
 import { isAlive, look, nameOf } from './proc.mjs'
 import { clip, dim, green, red, width } from './terminal.mjs'
 
 /**
- * Lines that show the bot, its helpers and the members that are alive, each below its present parent. A member whose
- * parents do not lead to the bot is drawn below whoever has adopted it.
+ * Lines that show the bot, its helpers and the live members, each below its current parent. A
+ * member that does not descend from the bot any more is drawn below the process that adopted it.
  */
 export function picture(stage, { survivors = false } = {}) {
   const rows = roots(stage).flatMap((node) => draw(node))
@@ -31,7 +31,7 @@ function roots(stage) {
   for (const member of stage.alive()) {
     nodes.set(member.pid, { ...member, kind: 'member', name: nameOf(member.pid), note: noteFor(member.name) })
   }
-  const strangers = new Map()
+  const adopters = new Map()
   const top = []
   for (const node of nodes.values()) {
     node.children ??= []
@@ -40,33 +40,36 @@ function roots(stage) {
       continue
     }
     const parentPid = look(node.pid)?.parent
-    const parent = nodes.get(parentPid) ?? strangers.get(parentPid) ?? stranger(parentPid)
-    if (parent.kind === 'stranger') strangers.set(parentPid, parent)
+    const parent = nodes.get(parentPid) ?? adopters.get(parentPid) ?? adopter(parentPid)
+    if (parent.kind === 'adopter') adopters.set(parentPid, parent)
     parent.children ??= []
     parent.children.push(node)
   }
-  return [...top, ...strangers.values()]
+  return [...top, ...adopters.values()]
 }
 
 function helperNote({ name, keepsTheTree }) {
-  if (keepsTheTree) return "holds the run's tree together"
+  if (keepsTheTree) return "the run's keeper"
   return {
     'owned-zygote': 'forks the keepers',
     'owned-keeper': 'waits for the next run',
-    'owned-blank': 'will become its command',
+    'owned-stub': 'exec stub: will exec that command',
   }[name]
 }
 
-function stranger(pid) {
+function adopter(pid) {
   return {
     pid,
-    kind: 'stranger',
+    kind: 'adopter',
     name: pid === 1 ? 'init' : nameOf(pid),
-    note: 'has adopted them: no way back to the bot',
+    note: 'adopted them: no link to the bot',
   }
 }
 
-/** `{ tree, node }` for a node and all below it; `tree` is the line's left part, ending in the name. */
+/**
+ * `{ tree, node }` for a node and all its descendants. `tree` is the left part of the line, up to
+ * the name.
+ */
 function draw(node, first = '', rest = '') {
   const children = node.children.toSorted((a, b) => rank(a.name) - rank(b.name))
   const below = children.flatMap((child, index) => {

@@ -1,4 +1,4 @@
-/** What the kernel says about processes. Read from /proc, not from spawn-owned. */
+/** Reads process information from /proc. It does not use spawn-owned. */
 
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
 
@@ -6,21 +6,21 @@ import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
 export function look(pid) {
   const text = readOrNull(`/proc/${pid}/stat`)
   if (text === null) return null
-  // The name may contain spaces and parentheses: what counts comes after the last one.
+  // The process name may contain spaces and parentheses: parse after the last parenthesis.
   const fields = text.slice(text.lastIndexOf(')') + 2).split(' ')
   return { pid, state: fields[0], parent: Number(fields[1]), start: fields[19] }
 }
 
-/** Whether exactly this process runs: the same number with another start time is somebody else. A zombie is dead. */
+/** Whether this process runs. A reused PID has another start time. A zombie counts as dead. */
 export function isAlive({ pid, start }) {
   const now = look(pid)
   return now !== null && now.start === start && now.state !== 'Z' && now.state !== 'X'
 }
 
-/** The name a process goes by: how it was called, or else its program. */
+/** The name of a process: argv[0], or else its program. */
 export function nameOf(pid) {
-  const calledAs = readOrNull(`/proc/${pid}/cmdline`)?.split('\0')[0]
-  return calledAs || programOf(pid)
+  const argv0 = readOrNull(`/proc/${pid}/cmdline`)?.split('\0')[0]
+  return argv0 || programOf(pid)
 }
 
 export function programOf(pid) {
@@ -32,7 +32,7 @@ export function carries(pid, pair) {
   return readOrNull(`/proc/${pid}/environ`)?.split('\0').includes(pair) ?? false
 }
 
-/** What a process's descriptor refers to, such as `socket:[4711]`. */
+/** The target of a process's file descriptor, such as `socket:[4711]`. */
 export function descriptor(pid, fd) {
   try {
     return readlinkSync(`/proc/${pid}/fd/${fd}`)

@@ -1,9 +1,9 @@
 /**
- * A bot with its agent's tree, and the witness that says whether the tree lives.
+ * A bot with its agent's tree, and the witness that shows whether the tree is alive.
  *
- * The witness is one socket. Every process of the tree holds its far end: end of file at the near end is the kernel's
- * word that all of them are gone. Closing the near end asks whoever still holds the far one to leave, and it closes by
- * itself if the demo is killed: nothing outlives the demo.
+ * The witness is a socket. Every process of the tree holds its far end. The demo reads end of file
+ * at the near end when all of them are gone. When the near end closes, all processes of the tree
+ * exit. The kernel also closes it if the demo is killed, so no process outlives the demo.
  */
 
 import { spawn } from 'node:child_process'
@@ -24,7 +24,7 @@ const CLEAN_UP_LIMIT_MS = 5_000
 
 const open = new Set()
 
-/** Ends everything that is still there, for an exit in the middle of a scene. */
+/** Terminates all processes that are left. Used when the demo exits in the middle of a scene. */
 export async function clearAllStages() {
   await Promise.all([...open].map((stage) => stage.clear()))
 }
@@ -32,20 +32,20 @@ export async function clearAllStages() {
 async function ask(bot, action) {
   bot.send(action)
   const died = once(bot, 'exit').then(() => {
-    throw new Error(`the bot died of ${action}`)
+    throw new Error(`the bot exited during ${action}`)
   })
   const [result] = await Promise.race([once(bot, 'message'), died])
   return result
 }
 
 export class Stage {
-  /** The tree's processes, `{ pid, start, name }`, as they announced themselves. */
+  /** The processes of the tree, `{ pid, start, name }`, as they wrote it to the witness. */
   members = []
   /** `{ pid, start }` */
   bot
-  /** What spawn-owned has put between the bot and the tree, and beside it; nothing for a plain bot. */
+  /** The helper processes of spawn-owned: zygote, keepers, exec stubs. Empty for a plain bot. */
   helpers = []
-  /** When the witness saw the last process of the tree go. */
+  /** The time when the last process of the tree exited, according to the witness. */
   goneAt
   #kind
   #folder = mkdtempSync(join(tmpdir(), 'spawn-owned-demo-'))
@@ -56,7 +56,7 @@ export class Stage {
   #mark = `SPAWN_OWNED_DEMO=${randomUUID()}`
   #ended
 
-  /** Starts a bot, one of bot.mjs's, and waits until its agent's tree is complete. */
+  /** Starts a bot of bot.mjs, and waits until its agent's tree is complete. */
   static async open(kind) {
     const stage = new Stage(kind)
     await stage.#complete()
@@ -76,11 +76,13 @@ export class Stage {
         resolve()
       })
     })
-    // Whoever was killed with something unread resets the connection; the end still follows.
+    // A killed process with unread data resets the connection. The `end` event still follows.
     this.#witness.on('error', () => {})
   }
 
-  /** In a session of its own: Ctrl-C is for the demo, which then clears up. */
+  /**
+   * Starts the bot in its own session, so that Ctrl-C reaches only the demo, which then cleans up.
+   */
   #startBot(kind, witness) {
     const [variable, value] = this.#mark.split('=')
     return spawn(process.execPath, [program, kind], {
@@ -90,7 +92,7 @@ export class Stage {
     })
   }
 
-  /** How many processes there are besides the bot and its helpers. */
+  /** The number of processes, without the bot and its helpers. */
   get size() {
     return cast.length + (others[this.#kind]?.length ?? 0)
   }
@@ -104,14 +106,16 @@ export class Stage {
     while (this.members.length < this.size || this.#wrapperIsAlive()) {
       if (this.goneAt !== undefined) throw new Error('the agent ended before its tree was complete')
       if (performance.now() > deadline) {
-        throw new Error(`only ${this.members.length} of ${this.size} processes started`)
+        throw new Error(
+          `only ${this.members.length} of ${this.size} processes started within ${START_LIMIT_MS / 1000} s`,
+        )
       }
       await sleep(10)
     }
     this.helpers = this.#findHelpers()
   }
 
-  /** Whether one of those that start another process and then exit has not exited yet. */
+  /** Whether a wrapper, which starts another process and then exits, is still alive. */
   #wrapperIsAlive() {
     const known = new Set([this.bot.pid, ...this.members.map((member) => member.pid)])
     return this.members.some((member) => {
@@ -120,7 +124,7 @@ export class Stage {
     })
   }
 
-  /** Everything below the bot that is not of the tree. */
+  /** Finds the bot's descendants that are not part of the tree. */
   #findHelpers() {
     const processes = allPids().map(look)
     const members = new Set(this.members.map(({ pid }) => pid))
@@ -141,7 +145,10 @@ export class Stage {
     return this.members.filter(isAlive)
   }
 
-  /** Whether the run's keeper is gone, and all the others too if the bot is. They go last, hence the patience. */
+  /**
+   * Whether the run's keeper is gone, and all helpers if the bot is gone. Polls, because they exit
+   * last.
+   */
   async helpersGone() {
     for (let i = 0; i < 50; i++) {
       const alive = this.helpers.filter(isAlive)
@@ -151,12 +158,12 @@ export class Stage {
     return false
   }
 
-  /** Asks the bot to do something, and resolves with the result. */
+  /** Makes the bot execute an action, and resolves with the result. */
   ask(action) {
     return ask(this.#child, action)
   }
 
-  /** The same of the bot that comes after this one. */
+  /** Starts the next bot, and makes it execute an action. */
   async askNext(action) {
     const bot = this.#startBot('next', 'ignore')
     try {
@@ -168,12 +175,12 @@ export class Stage {
     }
   }
 
-  /** What `cat` would show. */
+  /** The content of the registry file. */
   get registry() {
     return readFileSync(this.#registry, 'utf8')
   }
 
-  /** The bot is our own child: its number cannot have changed hands. */
+  /** Kills the bot. Its PID cannot be reused, because it is an unreaped child of the demo. */
   async killBot() {
     if (this.#child.exitCode !== null || this.#child.signalCode !== null) return
     const exit = once(this.#child, 'exit')
@@ -182,8 +189,8 @@ export class Stage {
   }
 
   /**
-   * Watches the tree until it is gone, or for `limitMs`. Returns when each process went, in ms since `since`:
-   * `[{ name, pid, start, ms }]` in the order of their end.
+   * Watches the tree until it is gone, or for `limitMs`. Returns when each process ended, in ms
+   * since `since`: `[{ name, pid, start, ms }]`, in the order of their end.
    */
   async watch(since, limitMs) {
     const ends = []
@@ -199,30 +206,35 @@ export class Stage {
     return ends
   }
 
-  /** Ends the bot and whatever the scene has left behind, and returns when the witness says that it is gone. */
+  /**
+   * Kills the bot and all processes that the scene left. Resolves when the witness reports that
+   * they are gone.
+   */
   async clear() {
     await this.killBot()
     this.#witness.end()
     const deadline = performance.now() + CLEAN_UP_LIMIT_MS
-    // Everybody leaves when asked. Who cannot, because somebody stopped it, say, is killed.
-    let patience = 1000
+    // All processes exit when the witness closes. One that cannot, for example a stopped one, is
+    // killed.
+    let delayMs = 1000
     while (this.goneAt === undefined && performance.now() < deadline) {
-      await Promise.race([this.#ended, sleep(patience)])
+      await Promise.race([this.#ended, sleep(delayMs)])
       if (this.goneAt === undefined) this.#killLeftovers()
-      patience = 50
+      delayMs = 50
     }
-    // A process lets go of the witness a moment before it is gone.
+    // A process closes the witness a moment before it is gone.
     while (this.alive().length > 0 && performance.now() < deadline) await sleep(5)
     this.#witness.destroy()
     rmSync(this.#folder, { recursive: true, force: true, maxRetries: 10 })
     open.delete(this)
     const left = this.alive()
-    if (left.length > 0) throw new Error(`could not end ${left.map(({ pid }) => pid).join(', ')}`)
+    if (left.length > 0) throw new Error(`could not kill ${left.map(({ pid }) => pid).join(', ')}`)
   }
 
   /**
-   * Two proofs out of three that a process is of this tree, or it is not touched: it holds the witness, it carries this
-   * stage's mark in its environment, it is one that announced itself, with the same start time.
+   * Kills every process that has two of three proofs that it belongs to this tree: it holds the
+   * witness, it has this stage's mark in its environment, it wrote its PID and start time to the
+   * witness.
    */
   #killLeftovers() {
     for (const pid of allPids()) {
@@ -235,7 +247,7 @@ export class Stage {
       try {
         process.kill(pid, 'SIGKILL')
       } catch {
-        // Gone in the meantime.
+        // The process has exited meanwhile.
       }
     }
   }

@@ -1,4 +1,4 @@
-/** One row per process, one column per scene. */
+/** The result table: one row for each process, one column for each scene. */
 
 import { cast } from './cast.mjs'
 import { bold, clip, dim, duration, green, red, width } from './terminal.mjs'
@@ -36,7 +36,7 @@ export function table(results) {
   ]
 }
 
-/** Neighbours with the same bot share a heading. */
+/** Adjacent columns with the same API share a heading. */
 function apis(results) {
   const cells = []
   for (const { scene } of results) {

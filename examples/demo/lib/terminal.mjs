@@ -1,4 +1,4 @@
-/** Words on the screen: colours if they are wanted, nothing wider than the terminal, lines only ever added. */
+/** Terminal output: optional colours, no line wider than the terminal, no line ever rewritten. */
 
 import { setTimeout as sleep } from 'node:timers/promises'
 
@@ -12,7 +12,7 @@ export const red = paint('1;31')
 export const green = paint('32')
 export const cyan = paint('36')
 
-/** Columns to write in; text that is too wide for the eye is not easier to read. */
+/** The width of the text in columns: that of the terminal, between 40 and 110. */
 export function width() {
   return Math.max(40, Math.min(process.stdout.columns || 80, 110))
 }
@@ -23,12 +23,12 @@ export function say(line = '') {
   if (!silent) process.stdout.write(`${line}\n`)
 }
 
-/** Nothing more is said: the show was interrupted. */
-export function hush() {
+/** Stops all output, after an interruption. */
+export function mute() {
   silent = true
 }
 
-/** A paragraph, wrapped and indented by two. */
+/** Prints a paragraph, wrapped and indented by two. */
 export function paragraph(text, style = (line) => line) {
   let line = ''
   for (const word of text.split(' ')) {
@@ -46,12 +46,15 @@ export function heading(text) {
   say(`${cyan('──')} ${bold(text)} ${cyan('─'.repeat(Math.max(2, width() - text.length - 4)))}`)
 }
 
-/** At most `columns` characters of a text. */
+/** The text, cut to at most `columns` characters. */
 export function clip(text, columns) {
   return text.length <= columns ? text : `${text.slice(0, Math.max(0, columns - 1))}…`
 }
 
-/** Time to read, for people only, and none on a machine that is slow anyway. */
+/**
+ * Pauses so that people can read. Does nothing without a terminal, or when the demo is already
+ * slow.
+ */
 export async function pause(ms) {
   if (isTerminal && performance.now() < 18_000) await sleep(ms)
 }

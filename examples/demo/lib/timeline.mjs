@@ -1,7 +1,7 @@
 import { cast, noteFor } from './cast.mjs'
 import { duration } from './terminal.mjs'
 
-/** How fast a tree ended, in a sentence. The one that waits for SIGKILL is told apart from the others. */
+/** One sentence on how fast a tree ended. It names the process that needed SIGKILL separately. */
 export function timeline(ends) {
   if (ends.length < cast.length) return `${ends.length} of ${cast.length} processes ended.`
   const last = ends.at(-1)
@@ -9,6 +9,6 @@ export function timeline(ends) {
   if (last.ms - others.ms < 200) return `All ${ends.length} processes had ended after ${duration(last.ms)}.`
   return (
     `${ends.length - 1} of ${ends.length} processes had ended after ${duration(others.ms)}, ` +
-    `the last one after ${duration(last.ms)}: ${last.name} (${noteFor(last.name)}) got its grace (graceMs: 1000), then SIGKILL.`
+    `the last one after ${duration(last.ms)}: ${last.name} (${noteFor(last.name)}) got SIGKILL after the grace period (graceMs: 1000).`
   )
 }

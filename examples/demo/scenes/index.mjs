@@ -1,9 +1,9 @@
-// A scene is one file; it is played if it is listed here. It has
-//   title, story   what people read
-//   bot            which of bot.mjs's bots it needs: 'plain', 'owned' or 'keeping'
-//   event          its column in the table
-//   survivors      names of those that are to be alive afterwards; the demo fails if it is otherwise
-//   play(stage)    does it; false if something else was not as it should be
+// The scenes, in order. Each scene is one file, and has:
+//   title, story   the text that the demo prints
+//   bot            the bot of bot.mjs: 'plain', 'owned' or 'keeping'
+//   event          the heading of its column in the table
+//   survivors      the names of the processes that must be alive afterwards; otherwise the demo fails
+//   play(stage)    plays the scene; returns false if another check failed
 import ownedBotCrashedAndReaped from './owned-bot-crashed-and-reaped.mjs'
 import ownedBotKilled from './owned-bot-killed.mjs'
 import ownedCancel from './owned-cancel.mjs'

@@ -2,25 +2,25 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { inspect } from 'node:util'
 import { clip, dim, paragraph, say, width } from '../lib/terminal.mjs'
 
-/** How far the registry's file may be behind, and a little for a busy machine. */
-const BEHIND_MS = 1000
+/** How long the registry file may lag, plus some time for a busy machine. */
+const REGISTRY_LAG_MS = 1000
 const LINES_AN_ENTRY = 3
 
 export default {
   title: 'spawnOwned · the bot crashes, the next one reaps',
   story:
     "This bot lets its agent outlive it (onOwnerExit: 'keep'), and has registered a daemon that it started with child_process. " +
-    'Both survive a crash, and both are on record.',
+    'Both survive a crash, and the registry lists both.',
   bot: 'keeping',
   event: 'crash, reap',
   survivors: [],
 
   async play(stage) {
     await stage.killBot()
-    // Long enough for everything that would go by itself.
+    // Long enough for every process that would exit by itself.
     await sleep(1000)
     const before = stage.alive()
-    say(`  ▸ kill -9 bot${' '.repeat(19)}${before.length} of ${stage.size} processes go on`)
+    say(`  ▸ kill -9 bot${' '.repeat(19)}${before.length} of ${stage.size} processes still run`)
     say('  ▸ cat process-registry.json')
     const recorded = cat(stage)
     say()
@@ -46,7 +46,7 @@ export default {
   },
 }
 
-/** Shows the file, of long lines the beginning, and returns the PIDs in it. */
+/** Prints the registry file, with long lines cut, and returns the PIDs in it. */
 function cat(stage) {
   const text = stage.registry
   const room = width() - 6
@@ -58,6 +58,6 @@ function cat(stage) {
 }
 
 async function emptied(stage) {
-  const giveUpAt = performance.now() + BEHIND_MS
+  const giveUpAt = performance.now() + REGISTRY_LAG_MS
   while (JSON.parse(stage.registry).entries.length > 0 && performance.now() < giveUpAt) await sleep(10)
 }

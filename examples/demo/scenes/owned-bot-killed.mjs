@@ -3,7 +3,8 @@ import { timeline } from '../lib/timeline.mjs'
 
 export default {
   title: 'spawnOwned · the bot is killed',
-  story: 'No handler of the bot runs, but the keeper sees its socket close, and ends the tree.',
+  story:
+    'No exit handler of the bot runs. But the socket to the keeper closes, and the keeper terminates the tree.',
   bot: 'owned',
   event: 'bot killed',
   survivors: [],

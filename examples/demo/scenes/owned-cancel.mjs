@@ -4,15 +4,16 @@ import { timeline } from '../lib/timeline.mjs'
 
 export default {
   title: 'spawnOwned · the bot cancels',
-  story: 'The same agent, with a keeper above it. Whoever loses its parent gets the keeper for a parent.',
+  story:
+    'The same agent, with a keeper as its parent. The keeper adopts every process that loses its parent.',
   bot: 'owned',
   event: 'cancel',
   survivors: [],
 
   async play(stage) {
     const since = performance.now()
-    const asked = stage.ask('run.cancel()').then((exit) => ({ exit, alive: stage.alive() }))
-    const [ends, { exit, alive }] = await Promise.all([stage.watch(since, 5000), asked])
+    const cancelled = stage.ask('run.cancel()').then((exit) => ({ exit, alive: stage.alive() }))
+    const [ends, { exit, alive }] = await Promise.all([stage.watch(since, 5000), cancelled])
     say('  ▸ await run.cancel()')
     paragraph(timeline(ends))
     say()

@@ -4,7 +4,7 @@ import { say } from '../lib/terminal.mjs'
 
 export default {
   title: 'child_process.spawn · the bot is killed',
-  story: 'Out of memory, a deploy, a crash: SIGKILL, and no handler of the bot runs.',
+  story: 'Out of memory, a deploy, a crash: the bot gets SIGKILL, and none of its exit handlers runs.',
   bot: 'plain',
   event: 'bot killed',
   survivors: names,
@@ -12,7 +12,7 @@ export default {
   async play(stage) {
     await stage.killBot()
     say('  ▸ kill -9 bot')
-    // Longer than the same scene takes with spawn-owned.
+    // Wait longer than the same scene takes with spawn-owned.
     await sleep(2000)
   },
 }

@@ -10,7 +10,8 @@ const attempts = [
 
 export default {
   title: 'child_process.spawn · the bot cancels',
-  story: "The bot does all it can: it kills the child, then the child's group, then the group with SIGKILL.",
+  story:
+    "The bot tries everything: SIGTERM to the child, SIGTERM to the child's group, SIGKILL to the group.",
   bot: 'plain',
   event: 'cancel',
   survivors: namesThatLeftTheGroup,
@@ -29,7 +30,7 @@ export default {
   },
 }
 
-/** Until only those are left, and then a while longer, for whoever else would go. */
+/** Waits until only the expected processes are left, then 300 ms more in case others exit, too. */
 async function settle(stage, expected) {
   for (let i = 0; i < 100 && stage.alive().length > expected.length; i++) await sleep(20)
   await sleep(300)

@@ -1,6 +1,7 @@
-//! The same properties without libFuzzer: `plain TARGET SECONDS SEED FOLDER`, inputs that are changes of those in the folder, blindly.
+//! The same properties without libFuzzer. `plain TARGET LIMIT SEED FOLDER` checks random mutations
+//! of the inputs in the folder. The limit is a time (`10 s`) or a number of inputs (`5000 inputs`).
 //!
-//! An input for which a property does not hold is left behind as `failed-TARGET`.
+//! An input for which a property does not hold is written to `TARGET-failed`.
 
 use std::fs;
 use std::path::Path;
@@ -12,22 +13,49 @@ const LONGEST: usize = 4096;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [name, seconds, seed, folder] = &arguments[..] else { panic!("plain TARGET SECONDS SEED FOLDER") };
-    let target = TARGETS.iter().find(|target| target.name == *name).expect("there is such a target");
-    let limit = Duration::from_secs(seconds.parse().expect("a number of seconds"));
-    drive(target, limit, seed.parse().expect("a number"), Path::new(folder));
+    let [name, limit, seed, folder] = &arguments[..] else { panic!("usage: plain TARGET LIMIT SEED FOLDER") };
+    let target =
+        TARGETS.iter().find(|target| target.name == *name).expect("TARGET must be one of TARGETS in lib.rs");
+    drive(target, &Limit::parse(limit), seed.parse().expect("SEED must be a number"), Path::new(folder));
 }
 
-fn drive(target: &Target, limit: Duration, seed: u64, folder: &Path) {
+enum Limit {
+    Time(Duration),
+    Inputs(u64),
+}
+
+impl Limit {
+    fn parse(text: &str) -> Self {
+        let (number, unit) = text.split_once(' ').expect("LIMIT must be a number and a unit, e.g. \"10 s\"");
+        let number = number.parse().expect("LIMIT must start with a number");
+        if unit == "s" { Self::Time(Duration::from_secs(number)) } else { Self::Inputs(number) }
+    }
+
+    fn is_reached(&self, began: Instant, count: u64) -> bool {
+        match self {
+            Self::Time(limit) => began.elapsed() >= *limit,
+            Self::Inputs(limit) => count >= *limit,
+        }
+    }
+}
+
+fn drive(target: &Target, limit: &Limit, seed: u64, folder: &Path) {
     let mut seeds: Vec<Vec<u8>> = (target.samples)();
     let files = fs::read_dir(folder).into_iter().flatten().flatten();
-    seeds.extend(files.filter_map(|file| fs::read(file.path()).ok()));
+    let mut paths: Vec<_> = files.map(|file| file.path()).collect();
+    // Sort, because the order of a directory differs between machines.
+    paths.sort();
+    seeds.extend(paths.iter().filter_map(|path| fs::read(path).ok()));
     seeds.push(Vec::new());
+    // First the inputs without mutations: they include those that failed before.
+    for input in &seeds {
+        try_out(target, input);
+    }
     let mut random = Random(seed | 1);
     let began = Instant::now();
     let mut count = 0_u64;
-    // Read once and again: one look at the clock is dearer than some of these.
-    while began.elapsed() < limit {
+    // Read the clock once per hundred inputs, because it costs more than some of the inputs.
+    while !limit.is_reached(began, count) {
         for _ in 0..100 {
             let mut input = seeds[random.below(seeds.len())].clone();
             for _ in 0..random.below(6) {
@@ -43,9 +71,9 @@ fn drive(target: &Target, limit: Duration, seed: u64, folder: &Path) {
 
 fn try_out(target: &Target, input: &[u8]) {
     if std::panic::catch_unwind(|| (target.check)(input)).is_err() {
-        let path = format!("failed-{}", target.name);
-        fs::write(&path, input).expect("a file for the input");
-        eprintln!("{}: does not hold for what is in {path}", target.name);
+        let path = format!("{}-failed", target.name);
+        fs::write(&path, input).expect("the failed input can be written");
+        eprintln!("{}: the property does not hold for the input in {path}", target.name);
         std::process::exit(1);
     }
 }

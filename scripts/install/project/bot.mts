@@ -5,7 +5,10 @@ import { createSpawner } from 'spawn-owned/claude-agent-sdk'
 import * as pty from 'spawn-owned/node-pty'
 
 const loaded = createRequire(import.meta.url).cache
-/** What a bot does, as a new user would write it. What is above differs with the kind of module (project.mjs). */
+/**
+ * What a bot does, as a new user would write it. The part above differs with the module format
+ * (project.mjs).
+ */
 async function main(): Promise<void> {
   const child = `printf r >&9; echo up; exec sleep 1000`
   const script = `exec 9>"$WITNESS"; sh -c '${child}' & sh -c '${child}' & wait`
@@ -32,7 +35,8 @@ async function main(): Promise<void> {
   const agent = createSpawner()({ command: 'sh', args: ['-c', 'exit 3'], env: process.env, signal })
   const ofAgent = await new Promise<number | null>((resolve) => agent.on('exit', resolve))
 
-  // By a name that is not looked up when it is compiled: its types need the SDK, which this project does not have.
+  // The compiler does not resolve this name: its types need the SDK, which this project does not
+  // have.
   const mcp: string = 'spawn-owned/mcp'
   const { StdioClientTransport } = await import(mcp)
   const withoutSdk = await new StdioClientTransport({ command: 'true' })

@@ -1,5 +1,6 @@
-// A bot with runs that are to be left behind. argv[2] is JSON {how: 'spawn' | 'register', command, witnesses}: one process for
-// each witness. Prints their PIDs; for each line of its stdin it reaps, and prints the report.
+// A bot whose runs become orphans. argv[2] is JSON {how: 'spawn' | 'register', command, witnesses}:
+// one process for each witness. It prints their PIDs. For each line of its stdin it reaps, and
+// prints the report.
 import { spawn } from 'node:child_process'
 import { createInterface } from 'node:readline'
 import { reapOrphans, registerProcess, spawnOwned } from 'spawn-owned'

@@ -1,5 +1,5 @@
-// Reads the registry's file again and again, as anybody may, without a lock. argv[2] is JSON {ids}: of runs that live all the
-// while. See shared-registry.mjs.
+// Reads the file of the registry again and again, without a lock. argv[2] is JSON {ids}: runs that
+// live all the time. See shared-registry.mjs.
 import { readFileSync } from 'node:fs'
 import { setImmediate as turn } from 'node:timers/promises'
 
@@ -31,9 +31,9 @@ function look() {
     return
   }
   const there = new Set(entries.map(({ runId }) => runId))
-  if (there.size < entries.length) note('invalid', `read ${found.reads}: a run is in it twice`)
+  if (there.size < entries.length) note('invalid', `read ${found.reads}: a run occurs twice`)
   const missing = ids.filter((id) => !there.has(id))
-  if (missing.length > 0) note('lost', `read ${found.reads}: without the living ${missing.join(', ')}`)
+  if (missing.length > 0) note('lost', `read ${found.reads}: live runs are missing: ${missing.join(', ')}`)
 }
 
 function note(what, text) {

@@ -1,5 +1,5 @@
-// A bot that holds some runs, argv[2] is JSON {held: how many}, and starts others when told to. See shared-registry.mjs.
-// fd 3 is the witness, which every run inherits.
+// A bot that keeps some runs alive and starts others on request. argv[2] is JSON {held: count}. See
+// shared-registry.mjs. fd 3 is the witness, which every run inherits.
 import { createInterface } from 'node:readline'
 import { spawnOwned } from 'spawn-owned'
 
@@ -8,7 +8,7 @@ const stdio = ['ignore', 'ignore', 'ignore', 3]
 const runs = Array.from({ length: held }, () => spawnOwned('sleep', ['600'], { stdio }))
 
 const orders = {
-  /** So many, a few of them at a time, in the ways runs end. Returns what was not as it must be. */
+  /** Starts `count` runs, which end in different ways. Returns a description of each wrong end. */
   async spawn({ count }) {
     const ends = await Promise.all(Array.from({ length: count }, (_, index) => ways[index % ways.length]()))
     return ends.flat()
@@ -26,7 +26,7 @@ const ways = [
 
 function expect({ runId, reason, survivors }, expected) {
   if (reason === expected && survivors.length === 0) return []
-  return [`run ${runId} ended by ${reason} instead of ${expected}, ${survivors.length} survivors`]
+  return [`run ${runId} ended with reason ${reason} instead of ${expected}, ${survivors.length} survivors`]
 }
 
 say(

@@ -1,4 +1,4 @@
-/** A bot as the stage has it. */
+/** A bot, as the stage controls it. */
 
 import { spawn } from 'node:child_process'
 import { createInterface } from 'node:readline'
@@ -6,29 +6,39 @@ import { fileURLToPath } from 'node:url'
 import { ProcessHandle } from './witness.mjs'
 
 const program = fileURLToPath(new URL('./bot.mjs', import.meta.url))
-/** So that it can run out of them, in no time. */
+/** Few, so that a bot runs out of file descriptors quickly. */
 const DESCRIPTORS = 400
 
 export class Bot {
-  /** Why it is expected to end, or has; undefined while nobody has done anything to it. */
+  /** Why the lab expects this bot to end. Undefined while the lab has done nothing to it. */
   expected
   complaint = ''
-  /** As the system sees it when it has had one run, and when its last one is over. */
+  /** Measured from outside: after its first run, and after its last one. */
   before
   after
   hasLostZygote = false
-  /** libuv keeps the descriptor by which it hears of files until its loop ends. */
+  /** libuv keeps the file descriptor with which it watches files until its loop ends. */
   hasWatched = false
+  wasStopped = false
+  spareStopped = false
+  /**
+   * The bot has passed file descriptors to a worker, and listens at sockets. `deaf`: sockets that
+   * no longer answer.
+   */
+  hasPassedAway = false
+  deaf = []
   channelsLost = 0
+  /** Children started with child_process. They survive its shutdown. */
+  childrenStarted = 0
   #child
   #answers = new Map()
   #next = 0
-  #hear
+  #onMessage
 
-  /** `hear(message)`: what it says unasked. */
-  constructor(name, { options, env, user, hear }) {
+  /** `onMessage(message)` gets the messages that answer no request. */
+  constructor(name, { options, env, user, onMessage }) {
     this.name = name
-    this.#hear = hear
+    this.#onMessage = onMessage
     const line = `ulimit -n ${DESCRIPTORS}; exec "$@"`
     const command = ['-c', line, 'sh', process.execPath, program, JSON.stringify(options)]
     const as = { env: { ...process.env, ...env }, stdio: 'pipe', detached: true, ...user }
@@ -36,9 +46,11 @@ export class Bot {
     this.process = new ProcessHandle(this.#child.pid)
     this.#child.stdin.on('error', () => {})
     this.#child.stderr.on('data', (text) => (this.complaint += text))
-    createInterface({ input: this.#child.stdout }).on('line', (said) => this.#listen(JSON.parse(said)))
+    createInterface({ input: this.#child.stdout }).on('line', (message) =>
+      this.#dispatch(JSON.parse(message)),
+    )
     this.ready = new Promise((resolve) => this.#answers.set('ready', resolve))
-    /** `[code, signal]`, when all that it has said was heard. */
+    /** `[code, signal]`, after all of its output has been read. */
     this.ended = new Promise((resolve) => {
       this.#child.on('error', () => {})
       this.#child.on('close', (...how) => {
@@ -50,27 +62,31 @@ export class Bot {
   }
 
   get facts() {
-    const { name, expected, how, complaint, before, after, hasLostZygote, hasWatched, channelsLost } = this
-    const said = complaint.slice(-2000)
-    return { name, expected, how, complaint: said, before, after, hasLostZygote, hasWatched, channelsLost }
+    const { name, expected, how, before, after, deaf } = this
+    const { hasLostZygote, hasWatched, channelsLost, childrenStarted } = this
+    const complaint = this.complaint.slice(-2000)
+    const left = { hasLostZygote, hasWatched, channelsLost, childrenStarted }
+    return { name, expected, how, complaint, before, after, deaf, ...left }
   }
 
   get isUp() {
     return this.#child.exitCode === null && this.#child.signalCode === null
   }
 
-  /** `settle` is given `{ result }`, `{ error }` or `{ isGone }` before anything else is heard of the bot. */
+  /**
+   * Calls `settle` with `{ result }`, `{ error }` or `{ isGone }` before the next message is read.
+   */
   ask(order, args, settle) {
     const id = this.#next++
     this.#answers.set(id, settle)
     this.#child.stdin.write(`${JSON.stringify({ id, order, args })}\n`)
   }
 
-  #listen(said) {
-    const id = said.ready ? 'ready' : said.id
-    if (id === undefined) return this.#hear(said)
+  #dispatch(message) {
+    const id = message.ready ? 'ready' : message.id
+    if (id === undefined) return this.#onMessage(message)
     const settle = this.#answers.get(id)
     this.#answers.delete(id)
-    settle(said)
+    settle(message)
   }
 }

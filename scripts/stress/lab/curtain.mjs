@@ -1,30 +1,34 @@
 /**
- * The end of a round. Everything that was made difficult is made easy again; what was asked is answered; then the bots go, and what
- * they leave is to be gone without anybody's help; then a last bot reaps, and nothing of any run may be left at all.
+ * The end of a round. The lab removes all faults and waits until every request is answered. Then
+ * the bots end, and what they leave must disappear without help. Then a last bot reaps. After that
+ * no process of any run may exist.
  */
 
 import { existsSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { leftByOthers } from './invariants.mjs'
-import { describe, holdsAny, measure, processes, readRegistry, statOf, within } from './witness.mjs'
+import { describeProcess, holdsAny, measure, processes, readRegistry, statOf, within } from './witness.mjs'
 
-/** Keepers give 1.5 s at most, and then kill. On a machine with a load of 10 all of it takes its time. */
+/**
+ * Keepers wait 1.5 s at most, and then send SIGKILL. A machine with a load of 10 needs more time.
+ */
 const ALONE_MS = 15_000
 const SETTLED_MS = 15_000
 const LAST = 'Z'
 
-export async function lowerCurtain(stage) {
-  await stage.relent()
+export async function endRound(stage) {
+  await stage.removeFaults()
   stage.continueAll()
   await stage.allAnswered()
   const overlooked = await leftByWatches(stage)
-  await comeToRest(stage)
-  await everybodyGoes(stage)
+  for (const bot of stage.bots.values()) if (stage.bot(bot.name)) await checkSockets(stage, bot)
+  await shutDownBots(stage)
+  await endBots(stage)
   const alone = await goneAlone(stage)
   const last = await stage.startBot(LAST)
   await stage.reap(last, { policy: 'terminate', dryRun: false }, true)
-  const survivors = runsOf(stage).filter((run) => !run.isStranger && !run.isGone())
+  const survivors = runsOf(stage).filter((run) => !run.isBystander && !run.isGone())
   const left = survivors.map((run) => ({ run: run.name, who: run.witness.holders() }))
   const entries = await entriesLeft(stage)
   stage.expectEnd(last, 'kill')
@@ -43,7 +47,10 @@ export async function lowerCurtain(stage) {
 
 const runsOf = (stage) => [...stage.runs.values()]
 
-/** Kept runs without a bot that are there after a while, though a bot looks for such and ends them. */
+/**
+ * Kept runs without a bot that still exist after ALONE_MS, although a bot watches for orphans and
+ * ends them.
+ */
 async function leftByWatches(stage) {
   const [watcher] = [...stage.bots.values()].filter((bot) => bot.endsOrphans && stage.bot(bot.name))
   const isOrphan = (run) => run.isKept && run.mustBeRecorded && !run.registryLost && !stage.bot(run.bot)
@@ -56,30 +63,43 @@ async function leftByWatches(stage) {
   return overlooked
 }
 
-/** How the bots that are left go. Whichever it is, all that they own is to be gone. */
+/** How the remaining bots end. In each case all their runs must end too. */
 const WAYS = {
   kill: (_, bot) => bot.process.signal('SIGKILL'),
   leave: (stage, bot) => stage.order(bot, 'leave', []),
   shutdown: (_, bot) => bot.process.signal('SIGKILL'),
 }
 
-/** When bots have ended their runs, they are to be as they were before the first one. */
-async function comeToRest(stage) {
+/**
+ * After the bots have ended their runs, they must have the same resources as before the first run.
+ */
+async function shutDownBots(stage) {
   if (stage.plan.setting.curtain !== 'shutdown') return
   for (const bot of stage.bots.values()) {
     if (!stage.bot(bot.name)) continue
     await shutDown(stage, bot)
+    await checkSockets(stage, bot)
+    if (bot.hasPassedAway) await stage.order(bot, 'release', [], { awaited: true })
     if (bot.before) bot.after = await settled(bot)
   }
 }
 
-function shutDown(stage, bot) {
-  const over = stage.during((run) => run.bot === bot.name, 'shutdown')
-  const heard = ({ exits }) => stage.claimAll(`shutdown() of ${bot.name}`, exits)
-  return stage.order(bot, 'shutdown', [{ graceMs: 0 }], { awaited: true, over, heard })
+/**
+ * Runs have ended whose file descriptors the bot had passed to a worker. The bot's own sockets must
+ * still answer.
+ */
+async function checkSockets(stage, bot) {
+  if (!bot.hasPassedAway) return
+  await stage.order(bot, 'checkSockets', [], { awaited: true, onResult: (deaf) => (bot.deaf = deaf) })
 }
 
-/** No more of anything than before, or what there is after a while. */
+function shutDown(stage, bot) {
+  const over = stage.during((run) => run.bot === bot.name, 'shutdown')
+  const onResult = ({ exits }) => stage.claimAll(`shutdown() of ${bot.name}`, exits)
+  return stage.order(bot, 'shutdown', [{ graceMs: 0 }], { awaited: true, over, onResult })
+}
+
+/** The resources of the bot, as soon as none exceeds the first measurement, or after SETTLED_MS. */
 async function settled(bot) {
   const giveUpAt = performance.now() + SETTLED_MS
   for (;;) {
@@ -92,7 +112,7 @@ async function settled(bot) {
   }
 }
 
-async function everybodyGoes(stage) {
+async function endBots(stage) {
   const bots = [...stage.bots.values()].filter(({ isUp }) => isUp)
   for (const bot of bots) {
     stage.expectEnd(bot, 'curtain')
@@ -102,9 +122,12 @@ async function everybodyGoes(stage) {
   for (const bot of bots) bot.process.signal('SIGKILL')
 }
 
-/** Runs that somebody is left to end, and that nobody was to keep. */
+/**
+ * Waits for the runs that still have a keeper or a zygote and that are not kept. Returns those that
+ * did not end.
+ */
 async function goneAlone(stage) {
-  // Those that had no time to take hold of their witness are found among the processes that are left.
+  // A run that had no time to open its witness is found among the remaining processes.
   for (const run of runsOf(stage)) run.witness.release()
   const watched = runsOf(stage).filter(
     ({ isKept, facts }) => !isKept && !(facts.lost.includes('keeper') && facts.lost.includes('zygote')),
@@ -126,20 +149,25 @@ function logOf(stage) {
   return existsSync(path) ? readFileSync(path, 'utf8').trim().split('\n') : []
 }
 
-/** Whoever is there and ought not to be: all but the lab, its strangers, and what was excused before. */
+/**
+ * Processes that should not exist: all except the lab, its bystanders, and what was excused before.
+ */
 async function processesLeft(stage, survivors) {
-  const known = new Set([1, process.pid, ...stage.strangers.map(({ pid }) => pid)])
+  const known = new Set([1, process.pid, ...stage.bystanders.map(({ pid }) => pid)])
   const excused = survivors.map(({ witness }) => witness.path)
-  // Their helpers, and the roots whose zombies those keep.
+  // Helpers of surviving runs, and roots whose zombies these helpers have not reaped.
   const patient = stage.keepersMayStay ? runsOf(stage) : survivors
   const helpers = patient.flatMap(({ keeper, zygote }) => [keeper?.pid, zygote?.pid])
   const isHelpers = (pid) => helpers.includes(pid) || helpers.includes(statOf(pid)?.parent)
-  for (const run of runsOf(stage)) if (run.isStranger) known.add(run.root.pid)
+  for (const run of runsOf(stage)) if (run.isBystander) known.add(run.root?.pid)
   const isExcused = (pid) => holdsAny(pid, excused) || holdsAny(statOf(pid)?.parent, excused)
-  // Looked at last: who is gone by then, as one of a hydra's heads, has held nothing when it was asked.
+  // statOf comes last, because a process that has exited (for example a child of the hydra) holds
+  // no file and is not excused by holdsAny. A zombie of the namespace's init is dead, and only init
+  // can reap it.
+  const isThere = (stat) => stat !== undefined && (stat.state !== 'Z' || stat.parent !== 1)
   const left = () =>
-    processes().filter((pid) => !known.has(pid) && !isHelpers(pid) && !isExcused(pid) && statOf(pid))
+    processes().filter((pid) => !known.has(pid) && !isHelpers(pid) && !isExcused(pid) && isThere(statOf(pid)))
   const giveUpAt = performance.now() + SETTLED_MS
   while (left().length > 0 && performance.now() < giveUpAt) await delay(10)
-  return left().map(describe)
+  return left().map(describeProcess)
 }

@@ -1,4 +1,4 @@
-/** Random choices that can be had again: the same seed, the same throws. */
+/** Random choices that can be repeated: the same seed gives the same choices. */
 
 import { sequence } from '../../../__test__/support/random.mjs'
 

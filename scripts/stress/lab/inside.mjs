@@ -1,4 +1,5 @@
-// A round, played in a PID namespace of its own. stdin: {plan, folder}; stdout: the facts, as one line of JSON.
+// Plays a round inside its own PID namespace. stdin: {plan, folder}. stdout: the facts, as one line
+// of JSON.
 import { text } from 'node:stream/consumers'
 import { Scope } from '../lib/loop.mjs'
 import { Stage } from './stage.mjs'

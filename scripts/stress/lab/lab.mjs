@@ -1,6 +1,7 @@
-/** The lab: rounds of random steps, judged; what fails is made as short as it can be. */
+/** The lab: plays rounds of random steps, checks the invariants, and shortens plans that fail. */
 
 import { availableParallelism } from 'node:os'
+import { saveFinding } from '../regressions.mjs'
 import { roundSeed } from './dice.mjs'
 import { violationsOf } from './invariants.mjs'
 import { playInNamespace } from './namespace.mjs'
@@ -10,28 +11,28 @@ import { shrink, triesFor } from './shrink.mjs'
 
 const MOST_FAILURES = 3
 const REPORT_EVERY_MS = 30_000
-/** What makes a plan short may take so long; nobody waits for that in CI. */
+/** Time limits for the search of the shortest plan. CI uses the lower one. */
 const SHRINK_MS = 180_000
 const SHRINK_QUIETLY_MS = 60_000
-/** So often a failed plan is played again, to see how often it fails. */
+/** How often a failed plan is played again, to see how often it fails. */
 const SAMPLE = 6
 
 export class Lab {
-  figures = { rounds: 0, steps: 0, moot: 0, runs: 0, strangers: 0, reads: 0, failures: 0, ms: 0 }
+  figures = { rounds: 0, steps: 0, moot: 0, runs: 0, bystanders: 0, reads: 0, failures: 0, ms: 0 }
   #began = performance.now()
   #isStopped = false
   #lanes
   #isQuiet
   #shrinkMs
 
-  /** A quiet one tells of failures only. */
+  /** A quiet lab prints only failures. */
   constructor({ lanes = availableParallelism(), isQuiet = false } = {}) {
     this.#lanes = lanes
     this.#isQuiet = isQuiet
     this.#shrinkMs = isQuiet ? SHRINK_QUIETLY_MS : SHRINK_MS
   }
 
-  /** The rounds that are being played are the last. */
+  /** Starts no new rounds. The current ones continue to their end. */
   stop() {
     this.#isStopped = true
   }
@@ -40,7 +41,7 @@ export class Lab {
     return summaryOf({ ...this.figures, ms: performance.now() - this.#began })
   }
 
-  /** So many rounds, or until then; several side by side. */
+  /** Plays `rounds` rounds, or until `endAt`, several in parallel. */
   async play({ seed, rounds = Number.POSITIVE_INFINITY, endAt = Number.POSITIVE_INFINITY }) {
     const report = () => this.#isQuiet || console.log(`  … ${this.summary}`)
     const reporter = setInterval(report, REPORT_EVERY_MS)
@@ -62,23 +63,20 @@ export class Lab {
     clearInterval(reporter)
   }
 
-  /** One plan, or a part of it, so many times. */
-  async replay({ seed, numbers, times = 1 }) {
-    const whole = planFor(seed)
+  /** Plays a plan, or a part of it, `times` times. */
+  async replay({ plan: whole, name, numbers, times = 1 }) {
     const plan = numbers ? partOf(whole, numbers) : whole
     for (let time = 0; time < times && !this.#isStopped; time++) {
       const violations = await this.#playOnce(plan)
       if (violations.length === 0) continue
       this.figures.failures++
-      console.log(failureOf(plan, { violations, whole }))
+      console.log(failureOf(plan, { violations, whole, name }))
     }
   }
 
   async #playOnce(plan) {
     const { facts, trouble } = await playInNamespace(plan)
-    const violations = facts
-      ? violationsOf(facts)
-      : [{ invariant: 'the round comes to an end', what: trouble }]
+    const violations = facts ? violationsOf(facts) : [{ invariant: 'the round ends', what: trouble }]
     this.#count(plan, facts)
     return violations
   }
@@ -89,11 +87,11 @@ export class Lab {
     if (!facts) return
     this.figures.moot += facts.played.filter(({ isMoot }) => isMoot).length
     this.figures.runs += facts.runs.length
-    this.figures.strangers += facts.strangers.length
+    this.figures.bystanders += facts.bystanders.length
     this.figures.reads += facts.reads.count
   }
 
-  /** Looks for the shortest part of a plan that breaks the same invariant, and tells it. */
+  /** Finds the shortest part of a plan that breaks the same invariant, and prints it. */
   async #explain(whole, violations) {
     if (this.#isStopped) return console.log(failureOf(whole, { violations, whole }))
     const { invariant } = violations[0]
@@ -111,16 +109,24 @@ export class Lab {
     const all = whole.steps.map(({ number }) => number)
     if (tries.count > 0) await shrink(all, fails, { isOver })
     console.log(failureOf(shortest.plan, { ...shortest, whole, often: tries.words }))
+    // In CI the seed is fixed, so the plan need not be saved.
+    if (!this.#isQuiet) console.log(`  saved as ${saveFinding({ found: invariant, plan: shortest.plan })}`)
   }
 
-  /** Races do not show every time. How often a part has to be played before it counts as harmless depends on how often the whole fails. */
+  /**
+   * Races do not show every time. So the rarer the whole plan fails, the more often a part is
+   * played before it counts as harmless.
+   */
   async #triesFor(plan, invariant) {
-    const results = await this.#side(SAMPLE, () => this.#playOnce(plan))
+    const results = await this.#inLanes(SAMPLE, () => this.#playOnce(plan))
     const failed = results.filter((now) => breaks(now, invariant)).length
     return { count: triesFor(failed, SAMPLE), words: `of ${SAMPLE} more plays ${failed} have failed` }
   }
 
-  /** The violations, if this invariant is broken in one of so many plays. Another failure than that one would lead elsewhere. */
+  /**
+   * The violations, if one of `tries` plays breaks this invariant. Other invariants do not count:
+   * they may have another cause.
+   */
   async #findAgain(plan, invariant, tries, isOver) {
     let found
     const play = async () => {
@@ -128,12 +134,12 @@ export class Lab {
       const now = await this.#playOnce(plan)
       if (breaks(now, invariant)) found ??= now
     }
-    await this.#side(tries, play)
+    await this.#inLanes(tries, play)
     return found
   }
 
-  /** So many times, as many side by side as there are lanes. */
-  async #side(count, work) {
+  /** Calls `work` `count` times, in parallel on all lanes. */
+  async #inLanes(count, work) {
     const results = []
     const lane = async () => {
       while (count-- > 0) results.push(await work())

@@ -1,4 +1,7 @@
-/** What the bots of a round are told of clock and disk. faults/lies.c has the other half. */
+/**
+ * Sets the clock offset and the disk delay that the bots of a round get. faults/lies.c is the other
+ * half.
+ */
 
 import { openSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
@@ -13,25 +16,25 @@ export class Lies {
   constructor(folder) {
     this.#path = join(folder, 'lies')
     this.#file = openSync(this.#path, 'w')
-    this.#tell()
+    this.#write()
   }
 
-  /** What a bot is started with. */
+  /** The environment of a bot. */
   get env() {
     return { LD_PRELOAD: liar, SPAWN_OWNED_LAB_LIES: this.#path }
   }
 
   jump(ms) {
     this.#offset += ms
-    this.#tell()
+    this.#write()
   }
 
   slowDown(ms) {
     this.#delay = ms
-    this.#tell()
+    this.#write()
   }
 
-  #tell() {
+  #write() {
     const numbers = new BigInt64Array([BigInt(this.#offset), BigInt(this.#delay)])
     writeSync(this.#file, new Uint8Array(numbers.buffer), 0, 16, 0)
   }

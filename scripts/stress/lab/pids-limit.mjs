@@ -1,4 +1,7 @@
-/** A cgroup of the pids controller for each round, whose limit the lab sets. Where there is none to be had, such steps are moot. */
+/**
+ * A cgroup of the pids controller for each round. Where the lab cannot create one, steps that need
+ * it are skipped.
+ */
 
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync } from 'node:fs'
 import { join } from 'node:path'
@@ -12,14 +15,14 @@ if (place) quietly(sweep)
 const trial = place && quietly(() => make('trial'))
 if (trial) rmdirSync(trial)
 
-/** Why there is none, or undefined. */
+/** Why there is no cgroup, or undefined. */
 export const unlimited = trial ? undefined : whyNot()
 
 let count = 0
-/** Its directory; undefined if there is none. */
+/** The directory of a new cgroup, or undefined. */
 export const makePidsLimit = () => (trial ? make(String(count++)) : undefined)
 
-/** Returns when it is gone. Those that are in it are dead, but may not have been waited for. */
+/** Removes the cgroup. Waits, because its processes are dead but may not have been reaped. */
 export async function removePidsLimit(directory) {
   const giveUpAt = performance.now() + EMPTY_MS
   while (!quietly(() => rmdirSync(directory) ?? true) && performance.now() < giveUpAt) await delay(5)
@@ -33,14 +36,17 @@ function make(name) {
   return undefined
 }
 
-/** What a lab that was in a hurry has left. The kernel refuses if anybody is in it. */
+/**
+ * Removes what an interrupted lab left. The kernel refuses to remove a cgroup that contains
+ * processes.
+ */
 function sweep() {
   for (const name of readdirSync(place).filter((it) => it.startsWith(PREFIX)))
     if (!existsSync(`/proc/${name.slice(PREFIX.length).split('-')[0]}`))
       quietly(() => rmdirSync(join(place, name)))
 }
 
-/** Our own cgroup, of the first version's hierarchy for pids if there is one, else of the second. */
+/** The lab's own cgroup: in the v1 hierarchy of the pids controller if there is one, else in v2. */
 function findPlace() {
   if (existsSync('/run/systemd/system')) return undefined
   const mounts = readFileSync('/proc/self/mountinfo', 'utf8').split('\n')
@@ -64,5 +70,7 @@ function findPlace() {
 
 function whyNot() {
   if (existsSync('/run/systemd/system')) return 'systemd manages the cgroups here'
-  return place ? `no cgroup with a pids limit can be made in ${place}` : 'no cgroup of ours is to be seen'
+  return place
+    ? `cannot create a cgroup with a pids limit in ${place}`
+    : 'the cgroup of this process is not visible'
 }

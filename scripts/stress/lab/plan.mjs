@@ -1,6 +1,6 @@
 /**
- * What a round does: a list of steps, made of nothing but its seed. Steps name bots, runs and strangers; whoever plays a part of
- * them passes over those whose people are not there. So any part of a plan is a plan.
+ * The plan of a round: a list of steps, drawn from a seed only. Steps name bots, runs and
+ * bystanders. A step whose bot or run does not exist is skipped. So any part of a plan is a plan.
  */
 
 import { Dice } from './dice.mjs'
@@ -8,7 +8,7 @@ import { moveNamed, moves } from './moves.mjs'
 
 const LEAST_STEPS = 6
 const MOST_STEPS = 26
-/** From one step to the next: at once, within the time of a system call, or within that of a grace. */
+/** The pause before a step: none, as long as a system call, as some work, or as a grace period. */
 const PACES = [
   [5, 0],
   [3, 3],
@@ -26,41 +26,45 @@ export function planFor(seed) {
   return { seed, setting: draft.setting, steps: draft.steps }
 }
 
-/** How often a move is drawn; some have a weight that depends on the occasion. */
+/** How often a move is drawn. Some weights depend on the plan so far. */
 const weightOf = ({ weight }, draft) => (typeof weight === 'function' ? weight(draft) : weight)
 
-/** Only those steps. Their numbers stay, for people and for the command that plays them again. */
+/**
+ * The plan with only these steps. They keep their numbers, for readers and for the replay command.
+ */
 export const partOf = (plan, numbers) => ({
   ...plan,
   steps: plan.steps.filter(({ number }) => numbers.includes(number)),
 })
 
-/** What does not change during a round. */
+/** What stays the same during a round. */
 function settingFor(dice) {
   return {
-    // Of few numbers each is used again and again.
+    // With few PIDs, each is reused often.
     pids: dice.weighted([
       [2, { first: 1000, last: 30_000 }],
       [1, { first: 1300, last: 1400 }],
     ]),
     lookAlikes: dice.chance(0.5),
-    // In a namespace the group of whoever has made it has no number.
+    // In the new namespace, a process group from outside has no id.
     ownSession: dice.chance(0.8),
-    // Root may do what others may not.
+    // Root may do what other users may not.
     isUnprivileged: dice.chance(0.35),
-    /** How the bots that are left go in the end. */
+    /** How the remaining bots end. */
     curtain: dice.pick(['kill', 'leave', 'shutdown', 'shutdown']),
   }
 }
 
-/** A plan in the making: what it will have led to, as far as that can be known before. */
+/** A plan during its creation: the state to which the steps so far should lead. */
 export class Draft {
   steps = []
   bots = []
   runs = []
-  /** A full disk, a slow one, a held lock. */
+  /** Bystanders that wait for a cookie, each with the bots that are older. */
+  waiting = []
+  /** Lasting faults: a full disk, a slow one, a held lock. */
   #lasting = new Set()
-  #strangers = 0
+  #bystanders = 0
 
   constructor(dice, setting) {
     this.dice = dice
@@ -81,12 +85,12 @@ export class Draft {
     return bot
   }
 
-  newStranger() {
-    this.#strangers++
-    return `stranger-${this.#strangers}`
+  newBystander() {
+    this.#bystanders++
+    return `bystander-${this.#bystanders}`
   }
 
-  /** Something that lasts begins, if it does not last already; and ends, if it does. */
+  /** A lasting fault begins, unless it already lasts; `end` ends it, if it lasts. */
   begin(what) {
     if (this.#lasting.has(what)) return undefined
     this.#lasting.add(what)
@@ -97,20 +101,20 @@ export class Draft {
     return this.#lasting.delete(what) ? {} : undefined
   }
 
-  /** Names are letters, so that none is the beginning of another. */
+  /** Names differ in their last letter, so that none is a prefix of another. */
   addRun(facts) {
     const run = { name: `run-${String.fromCharCode(97 + this.runs.length)}`, ...facts }
     this.runs.push(run)
     return run
   }
 
-  /** One that takes orders, also one that is stopped if asked for: it answers later. */
+  /** A bot that can take requests. With `evenStopped` also a stopped one, which answers later. */
   bot({ evenStopped = false } = {}) {
     const able = this.bots.filter(({ isUp, isStopped }) => isUp && (evenStopped || !isStopped))
     return this.dice.pick(able)
   }
 
-  /** One that may be there, rather a late one. */
+  /** A run that may exist; more often the latest. */
   run(fits = () => true) {
     const fitting = this.runs.filter(fits)
     return this.dice.chance(0.5) ? fitting.at(-1) : this.dice.pick(fitting)

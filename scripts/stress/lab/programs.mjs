@@ -1,4 +1,4 @@
-/** What the lab's faults have in C. Made if need be, before there are rounds that could make it side by side. */
+/** The C programs of the lab's faults. Built before the rounds, which run in parallel. */
 
 import { execFileSync } from 'node:child_process'
 import { mkdirSync, renameSync, statSync } from 'node:fs'

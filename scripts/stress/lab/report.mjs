@@ -1,14 +1,14 @@
-/** What people read. Pure: plans, violations and figures in, text out. */
+/** The text that the lab prints. Pure: plans, violations and figures in, text out. */
 
 import { moveNamed } from './moves.mjs'
 
-/** The steps, one to a line, with their numbers in the plan. */
+/** The steps, one per line, with their numbers in the plan. */
 export const traceOf = ({ steps }) =>
-  steps.map((step) => `  ${String(step.number).padStart(2)}  ${tellStep(step)}`).join('\n')
+  steps.map((step) => `  ${String(step.number).padStart(2)}  ${describeStep(step)}`).join('\n')
 
-function tellStep({ afterMs, awaited, ...step }) {
+function describeStep({ afterMs, awaited, ...step }) {
   const pause = afterMs ? `after ${afterMs} ms, ` : ''
-  return `${pause}${moveNamed(step.do).tell(step)}${awaited ? ', and it is waited for' : ''}`
+  return `${pause}${moveNamed(step.do).describe(step)}${awaited ? ' (awaited)' : ''}`
 }
 
 export const replayOf = ({ seed, steps }, isWhole) =>
@@ -19,29 +19,30 @@ const settingOf = ({ pids, lookAlikes, curtain, ownSession, isUnprivileged }) =>
     `PIDs from ${pids.first} to ${pids.last}`,
     lookAlikes ? 'look-alikes with almost its cookie beside run-a' : 'no look-alikes',
     ownSession ? 'the lab in a session of its own' : 'the lab in a group of another namespace',
-    isUnprivileged ? 'the bots are of a user without privileges' : 'the bots are root',
+    isUnprivileged ? 'the bots are unprivileged' : 'the bots are root',
     `in the end the bots ${{ kill: 'are killed', leave: 'exit', shutdown: 'shut down' }[curtain]}`,
   ].join(' · ')
 
-export function failureOf(plan, { violations, whole, often }) {
+/** `name`: name of a saved finding, for the replay command. */
+export function failureOf(plan, { violations, whole, often, name }) {
   const unique = [...new Map(violations.map((it) => [`${it.invariant} ${it.what}`, it])).values()]
   return [
-    `✗ seed ${plan.seed}: ${[...new Set(unique.map(({ invariant }) => invariant))].join(', ')}`,
+    `✗ ${name ?? `seed ${plan.seed}`}: ${[...new Set(unique.map(({ invariant }) => invariant))].join(', ')}`,
     ...unique.map(({ invariant, what }) => `    ${invariant}: ${what.replaceAll('\n', '\n    ')}`),
     `  ${plan.steps.length} of ${whole.steps.length} steps are enough${often ? ` (${often})` : ''}:`,
     traceOf(plan),
     `   –  ${settingOf(plan.setting)}`,
-    `  again: ${replayOf(plan, plan.steps.length === whole.steps.length)}`,
+    `  again: ${name ? `npm run stress -- --replay ${name}` : replayOf(plan, plan.steps.length === whole.steps.length)}`,
   ].join('\n')
 }
 
-/** Counts of everything that has happened, in one line. */
-export function summaryOf({ rounds, steps, moot, runs, strangers, reads, failures, ms }) {
+/** All counts in one line. */
+export function summaryOf({ rounds, steps, moot, runs, bystanders, reads, failures, ms }) {
   return [
     `${rounds} rounds`,
-    `${steps} steps (${moot} moot)`,
+    `${steps} steps (${moot} skipped)`,
     `${runs} runs`,
-    `${strangers} strangers`,
+    `${bystanders} bystanders`,
     `${reads} reads of the registry`,
     failures === 0 ? 'no violation' : `${failures} rounds with violations`,
     `${(ms / 1000).toFixed(0)} s`,

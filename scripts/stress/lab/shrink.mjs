@@ -1,7 +1,7 @@
 /**
- * The shortest part of a plan that still fails: delta debugging (Zeller's ddmin). Pieces are left out, coarse ones first, for as long as
- * what is left fails. Whether it does is asked of `fails(numbers)`, which may play; races do not show every time, so who asks
- * has to play often enough.
+ * The shortest part of a plan that still fails: delta debugging (Zeller's ddmin). It leaves out
+ * pieces, large ones first, as long as the rest fails. `fails(numbers)` decides that and may play
+ * the part. Races do not show every time, so `fails` must play often enough.
  */
 export async function shrink(numbers, fails, { isOver = () => false } = {}) {
   let kept = [...numbers]
@@ -17,7 +17,10 @@ export async function shrink(numbers, fails, { isOver = () => false } = {}) {
   return kept
 }
 
-/** The list without its last piece, without the one before, and so on: the end of a plan is what a failure needs least. */
+/**
+ * The list without its last piece, without the one before, and so on: a failure rarely needs the
+ * end of a plan.
+ */
 function withoutEach(list, pieces) {
   const size = Math.ceil(list.length / pieces)
   const starts = Array.from({ length: Math.ceil(list.length / size) }, (_, index) => index * size)
@@ -32,12 +35,15 @@ async function firstFailing(candidates, fails, isOver) {
   return undefined
 }
 
-/** One in so many real failures may be overlooked; and so often is enough, whatever the odds. */
+/** At most this share of real failures may be missed. The numbers of tries have limits. */
 const OVERLOOKED = 0.1
 const LEAST_TRIES = 2
 const MOST_TRIES = 12
 
-/** How often a part of a plan is to be played that has failed so often of so many plays. 0: it cannot be had again, and is left as it is. */
+/**
+ * How often to play a part of a plan that failed in `failed` of `plays` plays. 0: the failure
+ * cannot be reproduced, and the plan stays whole.
+ */
 export function triesFor(failed, plays) {
   if (failed === 0) return 0
   if (failed === plays) return LEAST_TRIES

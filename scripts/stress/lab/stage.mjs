@@ -1,4 +1,7 @@
-/** A round as it is played: who is there, what is done, what is heard and seen. `inside.mjs` plays it in its namespace. */
+/**
+ * A round while it is played: bots, runs, requests, and observations. `inside.mjs` plays it in its
+ * namespace.
+ */
 
 import { spawn } from 'node:child_process'
 import { chownSync, writeFileSync } from 'node:fs'
@@ -9,14 +12,14 @@ import { mountSmallDisk } from '../../../__test__/support/small-disk.mjs'
 import { openWitness } from '../../../__test__/support/witness.mjs'
 import { environments } from '../lib/bystanders.mjs'
 import { Bot } from './bots.mjs'
-import { lowerCurtain } from './curtain.mjs'
+import { endRound } from './curtain.mjs'
 import { Lies } from './lies.mjs'
-import { moveNamed } from './moves.mjs'
+import { BRINGS_RUNS, moveNamed } from './moves.mjs'
 import { beginReap } from './reaping.mjs'
 import { StagedRun } from './staged-run.mjs'
 import { hasLoaded, measure, ProcessHandle, processes, readRegistry, within } from './witness.mjs'
 
-/** Whatever takes longer than this is taken for never. Far beyond any promise, on a machine with a load of 10. */
+/** What takes longer counts as never. Far above every promise, on a machine with a load of 10. */
 export const PATIENCE_MS = 30_000
 const STANDS_MS = 10_000
 const READ_EVERY_MS = 4
@@ -25,33 +28,36 @@ const ADDON = 'spawn-owned.node'
 export class Stage {
   bots = new Map()
   runs = new Map()
-  strangers = []
+  bystanders = []
   orders = []
   claims = []
   reports = []
-  /** What orphans bots have told that they have ended, and what did not arrive, in words. */
+  /** Orphans that bots report as ended. */
   kills = []
   undelivered = []
   reads = { count: 0, invalid: [] }
   played = []
-  /** What puts right again what a fault has put wrong. */
+  /** For each current fault, the function that removes it. */
   remedies = new Map()
-  /** The event log is the first to be given up when there is no space, or no descriptor. */
+  /** Without space or file descriptors, the product may skip the event log. */
   couldNotLog = false
-  /** A keeper that cannot write down how its run has ended tries again every 30 s, and stays until then. */
+  /** A keeper that cannot record the end of its run retries every 30 s, and exists until then. */
   keepersMayStay = false
-  /** How often anybody was kept from forking, or from starting a thread. */
+  /** Writes were delayed, also those of calls that return only after the write. */
+  diskWasSlow = false
+  /** How often fork or thread creation was made impossible. */
   forksFailed = 0
   #others = new Set()
   #witnesses = new Map()
+  #waiting = new Map()
   #scope
   #pending = new Set()
   #lasting = new Set()
-  #at = 'the opening'
+  #at = 'start of round'
 
   /**
-   * What is opened is closed with `scope`, which stands in for a test. `user`: the number of one without privileges, if one is to be had;
-   * `pidsLimit`: the cgroup that everybody is in, likewise.
+   * `scope` closes what the stage opens; it stands in for a test context. `user`: an unprivileged
+   * user id, or undefined. `pidsLimit`: the cgroup of the round, or undefined.
    */
   constructor({ plan, folder, user, pidsLimit }, scope) {
     this.#scope = scope
@@ -68,17 +74,17 @@ export class Stage {
     this.give(this.folder, this.disk.directory)
     this.lies = new Lies(this.folder)
     writeFileSync('/proc/sys/kernel/pid_max', String(pids.last))
-    // Numbers below 100 are never reaped.
+    // The product never reaps PIDs below 100.
     writeFileSync('/proc/sys/kernel/ns_last_pid', String(pids.first))
-    // Now: to make one takes a fork, which may be impossible later.
-    for (const { do: move, run, stranger } of this.plan.steps) {
-      if (move === 'spawn' || move === 'register') this.#openWitness(run)
-      if (stranger) this.#openWitness(stranger)
+    // Now, because creating a FIFO needs a fork, which may be impossible later.
+    for (const { do: move, run, bystander } of this.plan.steps) {
+      if (BRINGS_RUNS.includes(move)) this.#openWitness(run)
+      if (bystander) this.#openWitness(bystander)
     }
     if (lookAlikes)
       for (const [who, env] of Object.entries(environments('run-a'))) {
         this.#openWitness(who)
-        await this.addStranger(who, { who, env })
+        await this.addBystander(who, { who, env })
       }
     this.reader = setInterval(() => this.#read(), READ_EVERY_MS)
   }
@@ -89,12 +95,12 @@ export class Stage {
     this.#witnesses.set(name, witness)
   }
 
-  /** To the user of the bots. */
+  /** Makes the user of the bots the owner of these files. */
   give(...paths) {
     if (this.user !== undefined) for (const path of paths) chownSync(path, this.user, this.user)
   }
 
-  /** Whoever is started with this is of the same user as the bots. */
+  /** Options for a process of the same user as the bots. */
   get asUser() {
     return this.user === undefined ? {} : { uid: this.user, gid: this.user }
   }
@@ -110,17 +116,17 @@ export class Stage {
       this.#at = step.number
       const isMoot = (await moveNamed(step.do).play(this, step)) === false
       this.played.push({ number: step.number, isMoot })
-      this.#lookAtStrangers()
+      this.#lookAtBystanders()
     }
-    this.#at = 'the curtain'
-    await lowerCurtain(this)
-    this.#lookAtStrangers()
+    this.#at = 'end of round'
+    await endRound(this)
+    this.#lookAtBystanders()
     clearInterval(this.reader)
   }
 
-  // ---- people ---------------------------------------------------------------------------------------------------------
+  // ---- bots, runs and bystanders ----------------------------------------------------------------
 
-  /** One that is up and not about to go. */
+  /** A bot that is up and not expected to end. */
   bot(name) {
     const bot = this.bots.get(name)
     return bot?.isUp && !bot.expected ? bot : undefined
@@ -130,12 +136,12 @@ export class Stage {
     return this.runs.get(name)
   }
 
-  /** Nothing, if nobody can be started now. */
+  /** Undefined, if no process can be started now. */
   async startBot(name, { isWarm = false } = {}) {
     if (this.cannotFork) return undefined
     const options = { registryPath: this.registryPath, graceMs: 300 }
-    const hear = (said) => this.#hear(name, said)
-    const bot = new Bot(name, { options, env: this.lies.env, user: this.asUser, hear })
+    const onMessage = (said) => this.#onMessage(name, said)
+    const bot = new Bot(name, { options, env: this.lies.env, user: this.asUser, onMessage })
     this.bots.set(name, bot)
     bot.ended.then((how) => {
       bot.how = how
@@ -145,34 +151,44 @@ export class Stage {
     if (isWarm)
       await this.order(bot, 'warmUp', [], {
         awaited: true,
-        heard: () => (bot.before = measure(bot.process.pid)),
+        onResult: () => (bot.before = measure(bot.process.pid)),
       })
     return bot
   }
 
-  /** Nobody can, the lab itself included. */
+  /** No process can fork, not even the lab. */
   get cannotFork() {
     return this.remedies.has('no forks')
   }
 
   addRun(name, about) {
     const run = new StagedRun(name, this.#witnesses.get(name), about)
+    // The keeper of this run may have been stopped while it was a spare one.
+    run.keeperStopped = this.bots.get(about.bot)?.spareStopped ?? false
     this.runs.set(name, run)
     for (const lasting of this.#lasting) if (lasting.meets(run)) run.mayEnd(lasting.cause)
     return run
   }
 
-  /** A process that the lab has started itself; nothing, if it cannot fork. */
-  async addRegistered(name, { bot, leads }) {
+  /**
+   * A process that the lab starts itself, with the PID `pid` if given. Undefined, if that is not
+   * possible.
+   */
+  async addRegistered(name, { bot, leads, pid, before }) {
     const run = this.addRun(name, { bot, what: 'stays', isKept: true, isRegistered: true })
+    before?.()
     const child = spawn(program('stays'), [run.witness.path], {
       stdio: 'ignore',
       detached: leads,
       ...this.asUser,
     })
     child.on('error', () => {})
-    if (child.pid === undefined) {
+    // If the fork failed with EAGAIN, Node's `kill` would signal the lab's own process group.
+    const hasStarted = child.pid > 0
+    if (!hasStarted || (pid !== undefined && child.pid !== pid)) {
       this.runs.delete(name)
+      run.witness.release()
+      if (hasStarted) child.kill('SIGKILL')
       return undefined
     }
     run.hasBegun(child.pid)
@@ -180,40 +196,80 @@ export class Stage {
     return run
   }
 
-  /** Nobody's run: `name` of the fixtures with the number `pid`, if that is given. False, if it could not be had. */
-  async addStranger(name, { who, pid, before, fixture = 'stays', args = [], isSlow = false, ...options }) {
+  /**
+   * A shell that waits for a cookie. It becomes a bystander when it carries one. Undefined, if the
+   * lab cannot fork.
+   */
+  addWaiting(name, variable) {
+    const witness = this.#witnesses.get(name)
+    // Without its stdin: the fixture exits at the end of its stdin.
+    const line = `read -r cookie; export ${variable}="$cookie"; exec "$0" "$1" </dev/null`
+    const as = { stdio: ['pipe', 'ignore', 'ignore'], detached: true, ...this.asUser }
+    const child = spawn('sh', ['-c', line, program('stays'), witness.path], as)
+    child.on('error', () => {})
+    child.stdin?.on('error', () => {})
+    if (child.pid === undefined) return undefined
+    const waiting = { child, witness, process: new ProcessHandle(child.pid) }
+    this.#waiting.set(name, waiting)
+    this.remedies.set(`the wait of ${name}`, () => this.#discard(waiting))
+    return waiting
+  }
+
+  waiting(name) {
+    return this.#waiting.get(name)
+  }
+
+  /** From here on it carries the cookie, and must survive. */
+  async carries(name, cookie, who) {
+    const { child, witness, process } = this.#waiting.get(name)
+    this.#waiting.delete(name)
+    child.stdin.end(`${cookie}\n`)
+    const stands = await witness.ready(1, STANDS_MS).then(
+      () => true,
+      () => false,
+    )
+    if (!stands) return false
+    this.remedies.delete(`the wait of ${name}`)
+    this.bystanders.push({ who, pid: process.pid, witness, process })
+    return true
+  }
+
+  /**
+   * A process of no run: a fixture, with the PID `pid` if given. False, if that is not possible.
+   */
+  async addBystander(name, { who, pid, before, fixture = 'stays', args = [], isSlow = false, ...options }) {
     const witness = this.#witnesses.get(name)
     const file = program(fixture)
     before?.()
     const as = { stdio: 'ignore', detached: true, ...this.asUser, ...options }
     const child = spawn(file, [witness.path, ...args], as)
     child.on('error', () => {})
-    const stranger = { who, pid: child.pid, witness, process: new ProcessHandle(child.pid) }
-    if (pid === undefined ? child.pid === undefined : child.pid !== pid) return this.#turnAway(stranger)
-    // Who waits for a lock may have to wait for long: then it is nobody yet.
+    const bystander = { who, pid: child.pid, witness, process: new ProcessHandle(child.pid) }
+    if (pid === undefined ? child.pid === undefined : child.pid !== pid) return this.#discard(bystander)
+    // A process that waits for a lock may wait long. Until it holds the lock, it is no bystander.
     const stands = await witness.ready(1, isSlow ? 300 : STANDS_MS).then(
       () => true,
       () => false,
     )
-    if (!stands) return this.#turnAway(stranger)
-    this.strangers.push(stranger)
-    return stranger
+    if (!stands) return this.#discard(bystander)
+    this.bystanders.push(bystander)
+    return bystander
   }
 
-  #turnAway(stranger) {
-    stranger.witness.release()
-    stranger.process.signal('SIGKILL')
+  #discard(bystander) {
+    bystander.witness.release()
+    bystander.process.signal('SIGKILL')
     return false
   }
 
-  /** It may go. */
-  dismiss(stranger) {
-    this.strangers = this.strangers.filter((it) => it !== stranger)
-    stranger.process.signal('SIGKILL')
+  /** Ends a bystander that is no longer needed. */
+  dismiss(bystander) {
+    this.bystanders = this.bystanders.filter((it) => it !== bystander)
+    bystander.process.signal('SIGKILL')
   }
 
   async stands(run, count) {
-    // It may be cancelled before, or be over: then it never stands.
+    // A run that is cancelled or ends before never becomes ready.
     await run.witness.ready(count, run.hasCause ? 300 : STANDS_MS).catch(() => {})
     run.witness.release()
   }
@@ -223,20 +279,25 @@ export class Stage {
       new ProcessHandle(pid).signal('SIGCONT')
   }
 
-  // ---- what is done ---------------------------------------------------------------------------------------------------
+  // ---- actions ----------------------------------------------------------------------------------
 
   /**
-   * Has a bot do something. What comes of it is noted when it comes; nobody waits for it unless it is `awaited`. `heard(result)` is called
-   * in the moment of the answer, `refused(isGone)` if there is none but an error, or the bot is gone, and `over()` in any case.
+   * Sends a request to a bot. The result is noted when it arrives; the caller waits for it only if
+   * it is `awaited`. `onResult(result)` is called as soon as the answer arrives. `refused(isGone)`
+   * is called after an error or the end of the bot, and `over()` in any case.
    */
-  async order(bot, order, args, { awaited = false, heard, refused, over } = {}) {
+  async order(bot, order, args, { awaited = false, onResult, refused, over } = {}) {
     const note = { bot: bot.name, order, step: this.#at, outcome: 'unanswered' }
     this.orders.push(note)
+    const asked = performance.now()
     const answer = new Promise((resolve) => {
-      bot.ask(order, args, ({ result, error, isGone }) => {
+      bot.ask(order, args, ({ result, error, isGone, blockedMs }) => {
+        // Not measured for a bot that was stopped or writes to a slow disk.
+        if (!bot.wasStopped && !this.diskWasSlow)
+          Object.assign(note, { blockedMs, tookMs: performance.now() - asked })
         if (error) Object.assign(note, { outcome: 'refused', code: error.code, message: error.message })
         else note.outcome = isGone ? 'bot gone' : 'done'
-        if (note.outcome === 'done') heard?.(result)
+        if (note.outcome === 'done') onResult?.(result)
         else refused?.(isGone)
         over?.()
         resolve()
@@ -250,20 +311,26 @@ export class Stage {
     await within(Promise.all(this.#pending), PATIENCE_MS)
   }
 
-  /** Somebody who is no bot. Returns what is to be called when it has ended. */
+  /** Follows a process that is not a bot. Returns the function to call after its end. */
   followOther(child) {
     this.#others.add(child)
     return () => this.#others.delete(child)
   }
 
-  /** Nobody, or no bot, can fork from now on. A Node that is not up yet may wait for its threads for ever; that is none of ours. */
+  /**
+   * From now on forks fail. A Node process that is not up yet may wait for its threads forever.
+   * That is a problem of Node, so the lab kills it.
+   */
   noForks() {
     this.forksFailed++
     for (const child of this.#others) if (!hasLoaded(child.pid, ADDON)) child.kill('SIGKILL')
   }
 
-  /** The same with somebody who is no bot. `work` resolves with what is to be noted, `{ outcome, code, message }`. */
-  async errand(who, order, work, { awaited = false } = {}) {
+  /**
+   * Like `order`, for a process that is not a bot. `work` resolves with `{ outcome, code, message
+   * }`.
+   */
+  async outsideOrder(who, order, work, { awaited = false } = {}) {
     const note = { bot: who, order, step: this.#at, outcome: 'unanswered' }
     this.orders.push(note)
     const answer = work.then((how) => Object.assign(note, how)).then(() => this.#pending.delete(answer))
@@ -276,7 +343,10 @@ export class Stage {
     return this.order(bot, 'reap', [{ policy, dryRun }], { awaited, ...how })
   }
 
-  /** Every run that this is true of now, or becomes true of until the function that is returned is called, may end for this cause. */
+  /**
+   * Until the returned function is called, every run for which `meets(run)` is true may end for
+   * this cause.
+   */
   during(meets, cause) {
     const lasting = { meets, cause }
     this.#lasting.add(lasting)
@@ -292,7 +362,7 @@ export class Stage {
       for (const run of this.runs.values()) if (!run.isKnownToBeOver && meets(run)) run.mayEnd(cause)
   }
 
-  /** The runs of the scope are ended by the one that replaces them, which may have to wait for a while. */
+  /** The new run ends the other runs of its scope, possibly after a wait. */
   replaceScope(scopeKey, successor) {
     this.during((run) => run.options.scopeKey === scopeKey && run.name !== successor, 'cancel')
   }
@@ -307,9 +377,9 @@ export class Stage {
     this.#lookAtLasting()
   }
 
-  // ---- what is heard and seen -----------------------------------------------------------------------------------------
+  // ---- observations -----------------------------------------------------------------------------
 
-  #hear(bot, { begun, failed, over, closed, killed, pid, code, exit, bytes }) {
+  #onMessage(bot, { begun, failed, over, closed, killed, pid, code, exit, bytes }) {
     const run = this.run(begun ?? failed ?? over ?? closed ?? killed)
     if (begun) {
       run.hasBegun(pid)
@@ -334,7 +404,7 @@ export class Stage {
 
   #claim(who, { runId, reason, survivors }) {
     const run = this.run(runId)
-    // Whoever says that it is over has no need of our end.
+    // After a report of the end, the lab need not hold its own end of the FIFO.
     run?.witness.release()
     const isGone = run?.isGone()
     const hasBegun = run?.root !== undefined
@@ -355,32 +425,34 @@ export class Stage {
     if (invalid && now !== this.vandalism && this.reads.invalid.length < 10) this.reads.invalid.push(invalid)
     for (const run of this.runs.values()) {
       if (!run.mustBeRecorded || run.registryLost || runIds.has(run.name)) continue
-      // Looked at after the registry was: who is alive now was alive then.
+      // Checked after the registry was read: a run that is alive now was alive then.
       if (run.isAlive())
-        run.wasMissing(`alive at step ${this.#at}, and not in the registry:\n${run.witness.holders()}`)
+        run.wasMissing(`alive at step ${this.#at}, but not in the registry:\n${run.witness.holders()}`)
     }
   }
 
-  #lookAtStrangers() {
-    for (const stranger of this.strangers)
-      if (stranger.endedAt === undefined && stranger.witness.isGone()) stranger.endedAt = this.#at
+  #lookAtBystanders() {
+    for (const bystander of this.bystanders)
+      if (bystander.endedAt === undefined && bystander.witness.isGone()) bystander.endedAt = this.#at
     for (const run of this.runs.values())
-      if (run.isStranger && run.endedAt === undefined && run.isGone()) run.endedAt = this.#at
+      if ((run.isBystander || run.isRegistered) && run.endedAt === undefined && run.isGone())
+        // Noted now, because a later step may give the run a cause.
+        Object.assign(run, { endedAt: this.#at, endedUnasked: !run.hasCause })
   }
 
-  /** Puts one thing right again, if it is wrong. */
+  /** Removes one fault, if it lasts. */
   async remedy(what) {
     const remedy = this.remedies.get(what)
     this.remedies.delete(what)
     return remedy ? await remedy() : false
   }
 
-  async relent() {
-    // Those that are still to come may depend on forks.
+  async removeFaults() {
+    // First, because removing the others may need forks.
     for (const what of ['no forks', ...this.remedies.keys()]) await this.remedy(what)
   }
 
-  /** What was on record until now may be lost. */
+  /** What the registry contained until now may be lost. */
   losesRegistry() {
     for (const run of this.runs.values()) run.registryLost = true
   }
@@ -391,8 +463,12 @@ export class Stage {
 
   get facts() {
     return {
-      runs: [...this.runs.values()].map((run) => ({ ...run.facts, endedAt: run.endedAt })),
-      strangers: this.strangers.map(({ who, pid, endedAt }) => ({ who, pid, endedAt })),
+      runs: [...this.runs.values()].map((run) => ({
+        ...run.facts,
+        endedAt: run.endedAt,
+        endedUnasked: run.endedUnasked,
+      })),
+      bystanders: this.bystanders.map(({ who, pid, endedAt }) => ({ who, pid, endedAt })),
       bots: [...this.bots.values()].map((bot) => bot.facts),
       orders: this.orders,
       claims: this.claims,

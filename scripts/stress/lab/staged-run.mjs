@@ -1,4 +1,7 @@
-/** A run as the stage has it: what was done to it, and what its witness says. Its facts are what the invariants judge. */
+/**
+ * A run, as the stage sees it: what was done to it, and what its witness shows. The invariants
+ * check its facts.
+ */
 
 import { setTimeout as delay } from 'node:timers/promises'
 import { commandNamed } from './commands.mjs'
@@ -9,7 +12,7 @@ export class StagedRun {
   keeper
   zygote
   keeperStopped = false
-  /** From when on, and until when, the registry must have it while it lives. */
+  /** Whether the registry must contain the run while it is alive. */
   mustBeRecorded = false
   #causes = []
   #exits = []
@@ -23,12 +26,12 @@ export class StagedRun {
     Object.assign(this, { name, witness, bot, what, options, isKept, isRegistered })
   }
 
-  /** Something was done that may end it. Noted before it is done. */
+  /** Notes, before it happens, an action that may end the run. */
   mayEnd(cause) {
     if (!this.#causes.includes(cause)) this.#causes.push(cause)
   }
 
-  /** One that is stopped says nothing. */
+  /** A stopped run writes nothing. */
   mayBeSilent() {
     if (this.options.noOutputTimeoutMs) this.mayEnd('silence')
   }
@@ -39,18 +42,22 @@ export class StagedRun {
 
   hasBegun(pid) {
     if (pid === undefined) return
-    // `spawn` follows, and only then it is certain to be on record: in a scope it may have to wait.
+    // The registry certainly contains the run only after the event `spawn`: in a scope the run may
+    // have to wait.
     this.root ??= new ProcessHandle(pid)
     const keeper = this.root.parent
     if (this.keeper || !keeper || !isHelper(keeper.pid)) return
     this.keeper = keeper
     const zygote = keeper.parent
-    if (zygote && isHelper(zygote.pid) && !zygote.isDoomed) this.zygote = zygote
-    // One that had waited for its use when its zygote was killed, which may take a while to be seen.
+    if (zygote && isHelper(zygote.pid) && !zygote.isKilled) this.zygote = zygote
+    // The keeper was a spare one when its zygote was killed. The new parent may show only after a
+    // while.
     else if (keeper.isAlive()) this.loses('zygote')
   }
 
-  /** Unless it is to be taken off the record: a bot that was stopped answers late, and to both at once. */
+  /**
+   * Unless an unregister request is on its way: a stopped bot later answers both requests at once.
+   */
   isRecorded() {
     this.mustBeRecorded = !this.#isLeaving
   }
@@ -60,17 +67,17 @@ export class StagedRun {
     this.mustBeRecorded = false
   }
 
-  /** It was alive when the registry, read after that, did not have it. */
+  /** The run was alive after a read of the registry that did not contain it. */
   wasMissing(what) {
     this.#unrecorded ??= what
   }
 
-  /** A deadline was moved, and in time. */
+  /** The timeout was extended in time. */
   getsMore(ms) {
     this.#extendedMs += ms
   }
 
-  /** Its outputs were read from the beginning, and are at their end. */
+  /** The output was read from its beginning to its end. */
   hasSaid(bytes) {
     this.#output = bytes
   }
@@ -93,30 +100,31 @@ export class StagedRun {
     this.mustBeRecorded = false
   }
 
-  /** Nobody can say any more what the registry knows of it. */
+  /** From now on it is unknown whether the registry contains the run. */
   mayBeLost() {
     this.registryLost = true
   }
 
-  becomesStranger() {
-    this.isStranger = true
+  becomesBystander() {
+    this.isBystander = true
   }
 
   /**
-   * With a terminal, the command gets no other descriptor: it holds the witness when it has opened it, and not before it stands. Whoever
-   * lets go of it earlier takes the end of nobody for the end of a tree.
+   * A command with a terminal gets no other file descriptor. It holds the witness only after it has
+   * opened it. If the lab closed its own end before, it would take the missing holder for the end
+   * of the tree.
    */
   get holdsLate() {
     return this.options.pty === true
   }
 
-  /** From here on it holds its witness itself. */
+  /** From here on the run holds its witness itself. */
   holds() {
     if (!this.holdsLate) return this.witness.release()
     this.witness.ready(1).catch(() => {})
   }
 
-  /** Seen to be there; of one that does not hold its witness yet nobody can say. */
+  /** False also if the run does not hold its witness yet: then the lab cannot know. */
   isAlive() {
     return this.witness.writeEnd === null && !this.witness.isGone()
   }
@@ -125,7 +133,7 @@ export class StagedRun {
     return this.witness.writeEnd === null && this.witness.isGone()
   }
 
-  /** Returns true when nothing of it is left, and also after so many ms. */
+  /** Waits until no process of the run is left, for at most `ms`. Always returns true. */
   async isOver(ms) {
     const giveUpAt = performance.now() + ms
     while (!this.isGone() && performance.now() < giveUpAt) await delay(5)
@@ -141,7 +149,7 @@ export class StagedRun {
       options: this.options,
       isKept: this.isKept,
       isRegistered: this.isRegistered,
-      isStranger: this.isStranger ?? false,
+      isBystander: this.isBystander ?? false,
       hasBegun: this.root !== undefined,
       traceable,
       hasEscapees: left > 0,

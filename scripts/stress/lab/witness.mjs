@@ -1,14 +1,14 @@
-/** The stage's own eyes. Nothing of the product is asked: pipes, /proc, and the registry's files as anybody may read them. */
+/** Observations of the stage, without the product: pipes, /proc, and the files of the registry. */
 
 import { readdirSync, readFileSync, readlinkSync } from 'node:fs'
 import { setTimeout as delay } from 'node:timers/promises'
 
 const STOPS_MS = 5000
 
-/** Those that the lab has sent SIGKILL to. On a busy machine they may be there for a while. */
-const doomed = new Set()
+/** Processes to which the lab has sent SIGKILL. On a busy machine they may exist for a while. */
+const killed = new Set()
 
-/** A process by number and start: signalled only while it is the one that was meant. */
+/** A process, identified by PID and start time. Signals go only to this process. */
 export class ProcessHandle {
   constructor(pid) {
     this.pid = pid
@@ -32,18 +32,18 @@ export class ProcessHandle {
     return `${this.pid} ${this.started}`
   }
 
-  get isDoomed() {
-    return doomed.has(this.#identity)
+  get isKilled() {
+    return killed.has(this.#identity)
   }
 
   isSame({ pid, started }) {
     return pid === this.pid && started === this.started
   }
 
-  /** Whether there was somebody to hear it. */
+  /** Whether the signal could be sent. */
   signal(signal) {
     if (!this.isAlive()) return false
-    if (signal === 'SIGKILL') doomed.add(this.#identity)
+    if (signal === 'SIGKILL') killed.add(this.#identity)
     try {
       process.kill(this.pid, signal)
       return true
@@ -86,7 +86,8 @@ export const childrenOf = (parent) => processes().filter((pid) => statOf(pid)?.p
 
 export function isHelper(pid) {
   try {
-    return readlinkSync(`/proc/${pid}/exe`).includes('spawn-owned-keeper')
+    // By its name: a bot of another user cannot read /proc/PID/exe.
+    return /^owned-(keeper|zygote|blank)$/.test(readFileSync(`/proc/${pid}/comm`, 'utf8').trim())
   } catch {
     return false
   }
@@ -104,20 +105,20 @@ export function holdsAny(pid, paths) {
   }
 }
 
-/** Whether a file of this name is mapped into it. */
+/** Whether a file with this name is mapped into the process. */
 export const hasLoaded = (pid, name) => {
   const maps = quietly(() => readFileSync(`/proc/${pid}/maps`, 'utf8'))
   return maps?.includes(`/${name}`) ?? false
 }
 
-/** For people. */
-export function describe(pid) {
+/** A process in words. */
+export function describeProcess(pid) {
   const { name, state, parent } = statOf(pid) ?? {}
   const line = quietly(() => readFileSync(`/proc/${pid}/cmdline`, 'utf8').replaceAll('\0', ' ').trim())
   return `${pid} (${name}, state ${state}, parent ${parent}): ${line?.slice(0, 200)}`
 }
 
-/** What a bot has, as the system sees it. */
+/** The resources of a bot, as the system sees them. */
 export function measure(pid) {
   const children = childrenOf(pid)
   const below = children.flatMap(childrenOf)
@@ -133,8 +134,9 @@ export function measure(pid) {
 }
 
 /**
- * Which runs the registry has on record now. Lines only ever move from the journal to `.old` to the file; read in that order, none is
- * missed because it moved meanwhile. `invalid`: the file is there and is no JSON.
+ * The runs that the registry contains now. Lines move only from the journal to `.old` to the file.
+ * Reading in that order misses no line that moves meanwhile. `invalid`: the file exists and is not
+ * JSON.
  */
 export function readRegistry(path) {
   const journals = [`${path}.journal`, `${path}.journal.old`].map((name) => textOf(name) ?? '')
@@ -177,7 +179,7 @@ export function quietly(look) {
   }
 }
 
-/** Whether it has settled by then. */
+/** Whether the promise settles within `ms`. */
 export async function within(promise, ms) {
   let timer
   const late = new Promise((resolve) => {

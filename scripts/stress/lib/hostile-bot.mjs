@@ -1,4 +1,4 @@
-/** A bot, in a process of its own, with runs of a hostile tree. */
+/** A bot with runs of a hostile tree, in its own process. */
 
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -8,12 +8,12 @@ import { Wrong } from './loop.mjs'
 
 const program = fileURLToPath(new URL('../bots/hostile.mjs', import.meta.url))
 
-/** Ids of runs, the same in every round and nobody else's: loops may be played side by side. */
+/** The ids are the same in every round, and differ between loops that run in parallel. */
 export const runIds = [0, 1, 2].map((index) => `stress-${process.pid}-${index}`)
 
 /**
- * Returns when it is about to spawn its runs, or when its only one stands. From here on bot and runs, and nobody else, hold the
- * witness.
+ * Returns when the bot is about to spawn its runs, or when its only run is ready. From then on only
+ * the bot and its runs hold the witness.
  */
 export async function startHostileBot(scope, { registry, tree, whileSpawning, containment }) {
   const witness = openWitness(scope)
@@ -23,7 +23,7 @@ export async function startHostileBot(scope, { registry, tree, whileSpawning, co
   const bot = spawn(process.execPath, [program, task], {
     env: { ...process.env, SPAWN_OWNED_REGISTRY: registry.path },
     stdio: ['pipe', 'pipe', 'pipe', witness.writeEnd, 'pipe'],
-    // Ctrl-C is for the loop.
+    // Only the loop gets Ctrl-C.
     detached: true,
   })
   scope.after(() => {
@@ -37,7 +37,7 @@ export async function startHostileBot(scope, { registry, tree, whileSpawning, co
   })
   bot.ended = once(bot, 'exit')
   await Promise.race([once(bot.stdout, 'data'), bot.ended])
-  if (bot.exitCode !== null) throw new Wrong(`the bot did not get as far as spawning:\n${bot.complaint}`)
+  if (bot.exitCode !== null) throw new Wrong(`the bot exited before it spawned a run:\n${bot.complaint}`)
   if (!whileSpawning) await witness.ready(tree.ready)
   return { bot, witness }
 }

@@ -1,26 +1,37 @@
-/** Plays rounds, counts, and goes on after a failure: how often something goes wrong is worth knowing. */
+/** Plays rounds and counts. It continues after a failure, to show how often a failure occurs. */
 
-import { randomFor } from '../../../__test__/support/random.mjs'
+import { seed as givenSeed, sequence } from '../../../__test__/support/random.mjs'
+import { saveFinding } from '../regressions.mjs'
 
-/** By then it is clear that something is wrong. */
+/** A loop stops after this many failures. */
 const MOST_FAILURES = 10
 const REPORT_EVERY_MS = 30_000
 
 export class Loop {
   failures = []
-  /** What is printed: counts by name. */
+  /** Counts by name, to be printed. */
   figures = { rounds: 0, survivors: 0, bystanders: 0 }
   #name
   #endAt
   #times = []
   #stopped = false
   #onStop = []
+  #seed
+  #first
+  #isSaving
 
-  constructor({ name, rounds, endAt }) {
+  /**
+   * `first`: the first round, counted from 0. `isSaving`: each failed round becomes a file in
+   * regressions/.
+   */
+  constructor({ name, rounds, endAt, seed = givenSeed, first = 0, isSaving = false }) {
     this.#name = name
     this.#endAt = endAt
+    this.#seed = seed
+    this.#first = first
+    this.#isSaving = isSaving
     this.rounds = rounds
-    this.random = randomFor(name)
+    this.random = sequence(seed, name)
   }
 
   get isOver() {
@@ -32,7 +43,7 @@ export class Loop {
     for (const listener of this.#onStop) listener()
   }
 
-  /** For a loop whose rounds are played elsewhere. */
+  /** For a loop whose rounds are played by another process. */
   onStop(listener) {
     this.#onStop.push(listener)
     const left = this.#endAt - performance.now()
@@ -51,19 +62,30 @@ export class Loop {
     console.log(`  ${this.failures.length > 0 ? '✗' : '✓'} ${this.#summary(began)}`)
   }
 
-  /** Rounds one after the other, each with a scope of its own. */
+  /**
+   * Plays the rounds in sequence. Each has its own scope and its own random sequence, so it can be
+   * repeated alone.
+   */
   async each(body) {
     while (this.figures.rounds < this.rounds && !this.isOver) {
       const scope = new Scope()
+      const [round, failed] = [this.#first + this.figures.rounds, this.failures.length]
+      this.random = sequence(this.#seed, `${this.#name} ${round}`)
       try {
-        await body(scope, this.figures.rounds)
+        await body(scope, round)
       } catch (error) {
         this.fail(error)
       } finally {
         await scope.close()
       }
+      if (this.#isSaving && this.failures.length > failed) this.#save(round)
       this.figures.rounds++
     }
+  }
+
+  #save(round) {
+    const found = wordsOf(this.failures.at(-1)).split('\n')[0]
+    console.log(`    saved as ${saveFinding({ found, loop: this.#name, seed: this.#seed, round })}`)
   }
 
   pick(list) {
@@ -74,16 +96,14 @@ export class Loop {
     this.figures[what] = (this.figures[what] ?? 0) + more
   }
 
-  /** How long something took that is to be quick. */
+  /** Notes how long something took that must be fast. */
   time(ms) {
     this.#times.push(ms)
   }
 
   fail(error) {
     this.failures.push(error)
-    const text =
-      error instanceof Error ? (error.name === 'Wrong' ? error.message : error.stack) : String(error)
-    console.log(`  ✗ ${this.#name}, round ${this.figures.rounds + 1}: ${text}`)
+    console.log(`  ✗ ${this.#name}, round ${this.#first + this.figures.rounds}: ${wordsOf(error)}`)
   }
 
   #summary(began) {
@@ -93,13 +113,21 @@ export class Loop {
     return [
       `${rounds} of ${this.rounds} rounds`,
       ...Object.entries(counts).map(([what, count]) => `${what} ${count}`),
-      ...(sorted.length > 0 ? [`all gone after p50 ${at(0.5)} p99 ${at(0.99)} max ${at(1)} ms`] : []),
+      ...(sorted.length > 0
+        ? [`all processes gone after p50 ${at(0.5)} p99 ${at(0.99)} max ${at(1)} ms`]
+        : []),
       `${((performance.now() - began) / 1000).toFixed(0)} s`,
     ].join(' · ')
   }
 }
 
-/** Stands in for a test where the support of the tests wants one: what is opened is closed with it. */
+const wordsOf = (error) =>
+  error instanceof Error ? (error.name === 'Wrong' ? error.message : error.stack) : String(error)
+
+/**
+ * Stands in for a test context, for the functions of __test__/support: what they open is closed
+ * with it.
+ */
 export class Scope {
   #closers = []
 
@@ -113,7 +141,7 @@ export class Scope {
   }
 }
 
-/** Something is not as it must be; the message is all there is to say about it. */
+/** An expectation failed. The message says everything; the stack is not printed. */
 export class Wrong extends Error {
   name = 'Wrong'
 }

@@ -1,4 +1,4 @@
-/** One registry for all rounds of a loop, as a bot's would be that crashes a thousand times. */
+/** One registry for all rounds of a loop, like that of a bot that crashes a thousand times. */
 
 import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -7,7 +7,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { createSupervisor } from 'spawn-owned'
 import { Wrong } from './loop.mjs'
 
-/** How far the file may be behind, on a machine that has nothing else to do. Here it has. */
+/** How far the file may lag behind the journal, on a busy machine. */
 const BEHIND_MS = 1000
 
 export class StressRegistry {
@@ -17,33 +17,37 @@ export class StressRegistry {
     this.path = join(this.#folder, 'process-registry.json')
     this.supervisor = createSupervisor({ registryPath: this.path })
     this.supervisor.on('event', ({ type, kind, message }) => {
-      // A bot that was killed while writing leaves half a line. That is what the journal is made for.
+      // A bot that is killed during a write leaves half a line. The journal is designed for that.
       if (type === 'registry' && kind !== 'torn') this.trouble ??= `${kind}: ${message}`
     })
   }
 
-  /** Entries of bots that are gone, as the next one would do it. */
+  /** Reaps the entries of ended bots, as the next bot would. */
   async reap() {
     const report = await this.supervisor.reapOrphans(process.pid)
-    if (report.failed.length > 0) throw new Wrong(`could not be reaped: ${JSON.stringify(report.failed)}`)
+    if (report.failed.length > 0) throw new Wrong(`the reap failed for: ${JSON.stringify(report.failed)}`)
     return report
   }
 
-  /** Nothing but our own is in the registry, and the file says so too, in time. */
+  /**
+   * Fails unless the registry, and after a short time also its file, contains only entries of this
+   * process.
+   */
   async mustBeEmpty(because) {
-    // Unlike list() it also sees runs that have ended and of which nobody has taken note.
+    // Unlike list(), this also sees runs that have ended, but whose end is not recorded.
     const { decisions } = await this.supervisor.reapOrphans(process.pid, { dryRun: true })
     const left = decisions.map(({ record }) => record).filter(isOthers)
     if (left.length > 0) throw new Wrong(`${left.length} entries left ${because}: ${JSON.stringify(left)}`)
     const giveUpAt = performance.now() + BEHIND_MS
     while ((this.read()?.filter(isOthers) ?? []).length > 0) {
-      if (performance.now() > giveUpAt) throw new Wrong(`the file is behind ${because}\n${this.#files()}`)
+      if (performance.now() > giveUpAt)
+        throw new Wrong(`the file still has entries ${because}\n${this.#files()}`)
       await delay(5)
     }
     if (this.trouble) throw new Wrong(this.trouble)
   }
 
-  /** Files that nobody needs any more: what was being written when its writer was killed. */
+  /** Temporary files of a writer that was killed. */
   litter() {
     return readdirSync(this.#folder).filter(
       (name) => !/\.json(?:\.lock|\.journal|\.journal\.old)?$/.test(name),
@@ -55,7 +59,10 @@ export class StressRegistry {
     return names.map((name) => `--- ${name}\n${readFileSync(join(this.#folder, name), 'utf8')}`).join('\n')
   }
 
-  /** The file's entries. It is JSON at every instant, or this throws. `undefined`: there is none yet. */
+  /**
+   * The entries of the file, or undefined if there is no file. Throws unless the file is valid
+   * JSON.
+   */
   read() {
     let text
     try {
@@ -67,7 +74,7 @@ export class StressRegistry {
     return JSON.parse(text).entries
   }
 
-  /** Whoever has written to it brings the file up to date once more, and would make the folder again. */
+  /** Waits until the bots have updated the file a last time: they would create the folder again. */
   async close() {
     const unsaved = () => ['journal', 'journal.old'].some((name) => existsSync(`${this.path}.${name}`))
     for (let i = 0; i < 100 && unsaved(); i++) await delay(10)

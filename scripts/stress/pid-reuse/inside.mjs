@@ -1,5 +1,5 @@
-// The rounds of pid-reuse, inside the namespace. Says what comes of them on stdout, a line of JSON each; stops when its stdin
-// ends. argv[2]: how many numbers are to be reused.
+// The rounds of pid-reuse, inside the namespace. Prints each result as a line of JSON. Stops at the
+// end of its stdin. argv[2]: how many PIDs to reuse.
 import { writeSync } from 'node:fs'
 import { groupGone } from '../../../__test__/support/bots.mjs'
 import { randomFor, seed } from '../../../__test__/support/random.mjs'
@@ -12,7 +12,7 @@ const wanted = Number(process.argv[2])
 const random = randomFor(`pid-reuse ${seed}`)
 const registry = new StressRegistry()
 const figures = { rounds: 0, survivors: 0, bystanders: 0 }
-/** Away from the numbers that are never signalled, and from those of the rounds before. */
+/** Above the PIDs that are never signalled, and apart from those of earlier rounds. */
 const FIRST = 1000
 const LAST = 30_000
 const STRIDE = 500
@@ -24,53 +24,55 @@ for (let turn = 0; figures.rounds < wanted && !stopped; turn++) {
   const { name, most, play } = cases[turn % cases.length]
   const count = Math.min(most, wanted - figures.rounds)
   const scope = new Scope()
-  let strangers = []
+  let bystanders = []
   try {
     continueAt(FIRST + ((turn * STRIDE) % (LAST - FIRST)))
     const outcome = await play({ scope, registry, random, count })
     figures.rounds += outcome.reused
     figures[name] = (figures[name] ?? 0) + outcome.reused
-    strangers = outcome.strangers
+    bystanders = outcome.bystanders
     judge(name, outcome)
   } catch (error) {
-    say({ failure: `${name}: ${error instanceof Wrong ? error.message : error.stack}` })
-    // It counts, or a case that always fails would be tried for ever.
+    send({ failure: `${name}: ${error instanceof Wrong ? error.message : error.stack}` })
+    // Counted, because otherwise a case that always fails would be repeated for ever.
     figures.rounds++
   } finally {
     await scope.close()
   }
   try {
-    // Then what was left in doubt because of them is clear.
-    for (const { pid } of strangers) await groupGone(pid)
+    // After their end, the reaper can decide on entries that it left undecided before.
+    for (const { pid } of bystanders) await groupGone(pid)
     await registry.reap()
-    await registry.mustBeEmpty(`after the strangers of ${name} have gone`)
+    await registry.mustBeEmpty(`after the bystanders of ${name} have gone`)
   } catch (error) {
-    say({ failure: `${name}: ${error.message}` })
+    send({ failure: `${name}: ${error.message}` })
   }
-  say({ figures })
+  send({ figures })
 }
 await registry.close()
 process.exit()
 
-function judge(name, { strangers, orphans, report }) {
-  const ended = strangers.filter(({ witness }) => witness.isGone())
+function judge(name, { bystanders, orphans, report }) {
+  const ended = bystanders.filter(({ witness }) => witness.isGone())
   const missed = orphans.filter(({ witness }) => !witness.isGone())
   figures.bystanders += ended.length
   figures.survivors += missed.length
-  const told = () => JSON.stringify(report.decisions.map(({ record, ...decision }) => decision))
-  if (ended.length > 0) say({ failure: `${name}: strangers ended: ${pids(ended)}\n${told()}` })
-  if (missed.length > 0) say({ failure: `${name}: orphans missed: ${pids(missed)}\n${told()}` })
+  const decided = () => JSON.stringify(report.decisions.map(({ record, ...decision }) => decision))
+  if (ended.length > 0) send({ failure: `${name}: bystanders ended: ${pids(ended)}\n${decided()}` })
+  if (missed.length > 0) send({ failure: `${name}: orphans missed: ${pids(missed)}\n${decided()}` })
   const killed = new Set(report.killed)
-  const wronged = strangers.filter(({ pid }) => killed.has(pid))
-  if (wronged.length > 0) say({ failure: `${name}: reported as killed: ${pids(wronged)}\n${told()}` })
-  const unsaid = orphans.filter(({ pid }) => !killed.has(pid))
-  if (unsaid.length > 0) say({ failure: `${name}: not reported as killed: ${pids(unsaid)}\n${told()}` })
+  const wronged = bystanders.filter(({ pid }) => killed.has(pid))
+  if (wronged.length > 0)
+    send({ failure: `${name}: bystanders reported as killed: ${pids(wronged)}\n${decided()}` })
+  const unreported = orphans.filter(({ pid }) => !killed.has(pid))
+  if (unreported.length > 0)
+    send({ failure: `${name}: orphans not reported as killed: ${pids(unreported)}\n${decided()}` })
 }
 
 function pids(list) {
   return list.map(({ pid }) => pid).join(', ')
 }
 
-function say(message) {
+function send(message) {
   writeSync(1, `${JSON.stringify(message)}\n`)
 }

@@ -1,4 +1,4 @@
-/** Which number the next process of this namespace gets. */
+/** Chooses the PID of the next process of this namespace. */
 
 import { existsSync, writeFileSync } from 'node:fs'
 import { setTimeout as delay } from 'node:timers/promises'
@@ -8,18 +8,18 @@ export function continueAt(pid) {
   writeFileSync('/proc/sys/kernel/ns_last_pid', String(pid - 1))
 }
 
-/** Starts a process that has this number; `start` returns a ChildProcess. */
+/** Starts a process with this PID; `start` returns a ChildProcess. */
 export function startAs(pid, start) {
   continueAt(pid)
   const child = start()
   if (child.pid !== pid) {
     child.kill('SIGKILL')
-    throw new Wrong(`wanted number ${pid} and got ${child.pid}`)
+    throw new Wrong(`wanted PID ${pid}, got ${child.pid}`)
   }
   return child
 }
 
-/** Kills it and returns when its number is free: when its parent, or init, has reaped it. */
+/** Kills the process and waits until its PID is free: until its parent or init has reaped it. */
 export async function killAndFree(pid) {
   process.kill(pid, 'SIGKILL')
   await free(pid)
@@ -28,7 +28,7 @@ export async function killAndFree(pid) {
 export async function free(pid) {
   const giveUpAt = performance.now() + 5000
   while (existsSync(`/proc/${pid}`)) {
-    if (performance.now() > giveUpAt) throw new Wrong(`number ${pid} does not become free`)
+    if (performance.now() > giveUpAt) throw new Wrong(`PID ${pid} does not become free`)
     await delay(1)
   }
 }

@@ -1,4 +1,4 @@
-//! A fork whose child is born in a cgroup.
+//! A fork whose child starts inside a cgroup.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -6,7 +6,7 @@ use nix::errno::Errno;
 use nix::libc;
 use nix::unistd::{ForkResult, Pid};
 
-/// The kernel's `struct clone_args` up to the field it got with Linux 5.7.
+/// The kernel's `struct clone_args`, up to the field that Linux 5.7 added.
 #[repr(C)]
 #[derive(Default)]
 struct CloneArgs {
@@ -25,16 +25,18 @@ struct CloneArgs {
 
 const CLONE_INTO_CGROUP: u64 = 1 << 33;
 
-/// Like `fork`, but the child is in the cgroup from its first instruction on.
+/// Like `fork`, but the child is in the cgroup from its first instruction. `None` if the kernel
+/// (before 5.7) or a system call filter does not support the call.
 ///
-/// To move a process later, the kernel waits until every processor has taken note, which takes many milliseconds (15 where
-/// this was written, against 0.02 for this). `None` if this kernel (before 5.7), or a filter, does not know the call.
+/// To move a process later, the kernel waits for every processor. That takes many milliseconds (15
+/// in a measurement, compared with 0.02 for this call).
 ///
 /// # Safety
 ///
-/// The process must have one thread. The C library does not learn of this fork: in the child its idea of the thread's id is the
-/// parent's. It uses that for locks shared between processes or threads and to signal its own thread, as `abort` does. So the child
-/// must do neither, and should `exec` or end. If it aborts all the same, the parent gets that signal; a keeper has it blocked.
+/// The process must have one thread. The C library does not know about this fork: in the child it
+/// still has the parent's thread ID. It uses that ID for locks that processes or threads share, and
+/// to signal its own thread, as `abort` does. So the child must do neither, and should `exec` or
+/// exit. If it aborts, the parent receives that signal; a keeper blocks it.
 pub unsafe fn fork_into(cgroup: BorrowedFd) -> Result<Option<ForkResult>, Errno> {
     let args = CloneArgs {
         flags: CLONE_INTO_CGROUP,
@@ -42,8 +44,8 @@ pub unsafe fn fork_into(cgroup: BorrowedFd) -> Result<Option<ForkResult>, Errno>
         cgroup: u64::from(cgroup.as_raw_fd().unsigned_abs()),
         ..CloneArgs::default()
     };
-    // SAFETY: the structure is as long as we say. Without CLONE_VM and without a stack the child goes on here, with a copy of
-    // all our memory, as after `fork`.
+    // SAFETY: the size argument is the size of the structure. Without CLONE_VM and without a stack,
+    // the child continues here with a copy of the parent's memory, as after `fork`.
     let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw const args, size_of::<CloneArgs>()) };
     match Errno::result(pid) {
         Ok(0) => Ok(Some(ForkResult::Child)),
@@ -51,7 +53,8 @@ pub unsafe fn fork_into(cgroup: BorrowedFd) -> Result<Option<ForkResult>, Errno>
             let child = Pid::from_raw(i32::try_from(pid).map_err(|_| Errno::EOVERFLOW)?);
             Ok(Some(ForkResult::Parent { child }))
         }
-        // Unknown call; forbidden; a structure longer, or with more in it, than the kernel knows.
+        // The call is unknown or forbidden, or the kernel does not know the size or a field of the
+        // structure.
         Err(Errno::ENOSYS | Errno::EPERM | Errno::E2BIG | Errno::EINVAL) => Ok(None),
         Err(errno) => Err(errno),
     }

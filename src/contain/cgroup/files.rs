@@ -1,4 +1,5 @@
-//! The files of a cgroup, by its directory's descriptor: a name that somebody has put in the way is never followed.
+//! Reads and writes the files of a cgroup through its directory's descriptor. Symbolic links are
+//! never followed.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -31,12 +32,12 @@ pub fn read(dir: &impl AsFd, name: &str) -> Result<String, Errno> {
     Ok(text)
 }
 
-/// In one write, as the kernel wants it. No file is made.
+/// Writes the text in one write, as the kernel requires. Never creates a file.
 pub fn write(dir: &impl AsFd, name: &str, text: &str) -> Result<(), Errno> {
     open_in(dir, name, OFlag::O_WRONLY)?.write_all(text.as_bytes()).map_err(|error| errno(&error))
 }
 
-/// The cgroups in a cgroup.
+/// The names of the cgroups directly below this one.
 pub fn children(dir: &impl AsFd) -> Result<Vec<String>, Errno> {
     let mut names = Vec::new();
     for entry in Dir::openat(dir, ".", DIRECTORY, Mode::empty())?.iter() {

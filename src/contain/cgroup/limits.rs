@@ -1,4 +1,4 @@
-//! What a run may use. The decision is pure; the files are small.
+//! Sets a run's resource limits. The decision which controllers to enable is pure.
 
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
@@ -8,10 +8,10 @@ use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::place::names;
-use super::{Trouble, files, trouble};
+use super::{CgroupError, cgroup_error, files};
 use crate::contain::Limits;
 
-/// What the kernel divides a resource with.
+/// A cgroup controller: the part of the kernel that limits one resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Controller {
     Memory,
@@ -46,16 +46,16 @@ impl Limits {
         all.into_iter().filter_map(|(controller, limit)| Some((controller, limit?)))
     }
 
-    /// Has the kernel divide these resources among the children of a cgroup: the directory and its path.
-    pub(super) fn enable(&self, dir: &OwnedFd, path: &Path) -> Result<(), Trouble> {
-        let failed = |step: &str, errno| trouble(path, step, errno);
+    /// Enables the controllers for the children of a cgroup, given by its directory and path.
+    pub(super) fn enable(&self, dir: &OwnedFd, path: &Path) -> Result<(), CgroupError> {
+        let failed = |step: &str, errno| cgroup_error(path, step, errno);
         let read = |name: &str| files::read(dir, name).map_err(|errno| failed(name, errno));
         let (available, enabled) = (read("cgroup.controllers")?, read("cgroup.subtree_control")?);
         for controller in missing(self, &available, &enabled, path)? {
             match files::write(dir, "cgroup.subtree_control", &format!("+{controller}")) {
-                // Processes are in it after all, or came meanwhile.
+                // Processes are in the cgroup, or entered it meanwhile.
                 Err(Errno::EBUSY | Errno::EOPNOTSUPP) => {
-                    return Err(Trouble::NoRoom { controller, dir: path.to_owned() });
+                    return Err(CgroupError::NoRoom { controller, dir: path.to_owned() });
                 }
                 written => written.map_err(|errno| failed("cgroup.subtree_control", errno))?,
             }
@@ -63,33 +63,39 @@ impl Limits {
         Ok(())
     }
 
-    /// Writes the limits into a run's cgroup, before anything is in it.
-    pub(super) fn apply(&self, dir: &impl AsFd, path: &Path) -> Result<(), Trouble> {
+    /// Writes the limits into a run's cgroup while it is still empty.
+    pub(super) fn apply(&self, dir: &impl AsFd, path: &Path) -> Result<(), CgroupError> {
         for (controller, limit) in self.wanted() {
             let file = controller.file();
-            files::write(dir, file, &limit.to_string()).map_err(|errno| trouble(path, file, errno))?;
+            files::write(dir, file, &limit.to_string()).map_err(|errno| cgroup_error(path, file, errno))?;
             if controller == Controller::Memory {
-                // Else what does not fit is swapped out. A kernel without swap has no such file.
+                // Otherwise the kernel swaps out what exceeds the limit. A kernel without swap has
+                // no such file.
                 let _ = files::write(dir, "memory.swap.max", "0");
             }
         }
         Ok(())
     }
 
-    /// That there is no cgroup which could divide what is to be limited.
-    pub(super) fn no_room(&self, dir: &Path) -> Trouble {
+    /// The error that no available cgroup can enable the controller.
+    pub(super) fn no_room(&self, dir: &Path) -> CgroupError {
         let controller = self.wanted().next().map_or(Controller::Memory, |(controller, _)| controller);
-        Trouble::NoRoom { controller, dir: dir.to_owned() }
+        CgroupError::NoRoom { controller, dir: dir.to_owned() }
     }
 }
 
-/// The controllers that have to be enabled in a cgroup, according to its files.
-fn missing(limits: &Limits, available: &str, enabled: &str, dir: &Path) -> Result<Vec<Controller>, Trouble> {
+/// The controllers that must be enabled in a cgroup, according to its files.
+fn missing(
+    limits: &Limits,
+    available: &str,
+    enabled: &str,
+    dir: &Path,
+) -> Result<Vec<Controller>, CgroupError> {
     let has = |file: &str, controller: Controller| names(file).any(|name| name == controller.name());
     let mut missing = Vec::new();
     for (controller, _) in limits.wanted() {
         if !has(available, controller) {
-            return Err(Trouble::NoController { controller, dir: PathBuf::from(dir) });
+            return Err(CgroupError::NoController { controller, dir: PathBuf::from(dir) });
         }
         if !has(enabled, controller) {
             missing.push(controller);
@@ -106,7 +112,7 @@ mod tests {
     const PIDS: Limits = Limits { memory_bytes: None, processes: Some(9) };
 
     #[test]
-    fn only_what_is_wanted_and_not_yet_there_is_enabled() {
+    fn only_controllers_that_are_needed_and_not_enabled_yet_are_enabled() {
         let ask = |limits, enabled| missing(limits, "cpu memory pids", enabled, Path::new("/c"));
         assert_eq!(ask(&BOTH, "cpu"), Ok(vec![Controller::Memory, Controller::Pids]));
         assert_eq!(ask(&BOTH, "memory"), Ok(vec![Controller::Pids]));
@@ -116,18 +122,18 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_cannot_be_set_is_an_error_and_never_ignored() {
+    fn a_limit_that_cannot_be_set_is_an_error() {
         for (available, controller) in
             [("", Controller::Memory), ("hugetlb", Controller::Memory), ("memory pidsx", Controller::Pids)]
         {
-            let expected = Err(Trouble::NoController { controller, dir: "/c".into() });
+            let expected = Err(CgroupError::NoController { controller, dir: "/c".into() });
             assert_eq!(missing(&BOTH, available, "memory pids", Path::new("/c")), expected, "{available:?}");
         }
     }
 
-    /// Files only: this says what is written where, and nothing about what the kernel makes of it.
+    /// Uses plain files: it checks what is written where, not what the kernel does with it.
     #[test]
-    fn limits_are_written_into_the_files_of_their_controllers_and_no_others() {
+    fn limits_are_written_only_into_the_files_of_their_controllers() {
         let dir = std::env::temp_dir().join(format!("spawn-owned-limits-{}", std::process::id()));
         std::fs::create_dir(&dir).unwrap();
         for (file, text) in [
@@ -148,9 +154,9 @@ mod tests {
         );
         BOTH.apply(&fd, &dir).unwrap();
         assert_eq!([text("pids.max"), text("memory.max")], ["9", "1048576"]);
-        // A file that is not there is not made.
+        // A missing file is not created.
         std::fs::remove_file(dir.join("memory.max")).unwrap();
-        assert_eq!(BOTH.apply(&fd, &dir), Err(trouble(&dir, "memory.max", Errno::ENOENT)));
+        assert_eq!(BOTH.apply(&fd, &dir), Err(cgroup_error(&dir, "memory.max", Errno::ENOENT)));
         std::fs::remove_dir_all(dir).unwrap();
     }
 }

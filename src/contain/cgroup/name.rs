@@ -1,4 +1,4 @@
-//! The name of a run's cgroup leads back to its keeper, and to nobody else. Pure.
+//! Maps the name of a run's cgroup to its keeper and back. Pure.
 
 use std::path::{Component, Path};
 
@@ -6,23 +6,24 @@ use crate::identity::{ProcessRef, boot_id};
 
 const PREFIX: &str = "spawn-owned-";
 
-/// PID, start token and PID namespace: unique while the machine is up, and no cgroup outlives that.
+/// The name of a keeper's cgroup: PID, start token and PID namespace. It is unique until the
+/// machine reboots, and no cgroup survives a reboot.
 pub fn of(keeper: &ProcessRef) -> String {
     format!("{PREFIX}{}-{}-{}", keeper.pid, keeper.start, keeper.ns)
 }
 
-/// The keeper to which a directory belongs. `None` if it is not one of ours.
+/// The keeper that a directory belongs to. `None` if it is not a run's cgroup.
 pub fn keeper(name: &str) -> Option<ProcessRef> {
-    let mut numbers = name.strip_prefix(PREFIX)?.splitn(3, '-');
-    let pid = numbers.next()?.parse().ok().filter(|&pid| pid > 0)?;
-    let (start, ns) = (numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?);
+    let mut fields = name.strip_prefix(PREFIX)?.splitn(3, '-');
+    let pid = fields.next()?.parse().ok().filter(|&pid| pid > 0)?;
+    let (start, ns) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
     let keeper = ProcessRef { ns, ..ProcessRef::known(pid, start) };
-    // Numbers have other spellings; a name has one.
+    // A number can be written in several ways, such as 01. Only one form is valid here.
     (of(&keeper) == name).then_some(keeper)
 }
 
-/// Whether a recorded path can be that keeper's: absolute, without detours, and with just its name at the end. Whether there is a
-/// cgroup, and whose file system it is in, is for the kernel to say.
+/// Returns whether a recorded path can be that keeper's cgroup: absolute, normalized, and with
+/// exactly the right name at the end. The caller must check that it is a cgroup.
 pub fn is_path_of(path: &Path, of_keeper: &ProcessRef) -> bool {
     let mut parts = path.components();
     parts.next() == Some(Component::RootDir)
@@ -30,7 +31,7 @@ pub fn is_path_of(path: &Path, of_keeper: &ProcessRef) -> bool {
         && parts.all(|part| matches!(part, Component::Normal(_)))
         && &*of_keeper.boot == boot_id()
         && path.file_name().is_some_and(|name| name == of(of_keeper).as_str())
-        // A slash at the end, or two of them, or a dot: nobody has written that down but by hand.
+        // No program writes a path with a trailing slash, a double slash or a dot component.
         && path.to_str().is_some_and(|text| !text.ends_with('/') && !text.contains("//") && !text.contains("/./"))
 }
 
@@ -43,14 +44,14 @@ mod tests {
     }
 
     #[test]
-    fn a_name_leads_back_to_its_keeper() {
+    fn a_name_maps_back_to_its_keeper() {
         let it = process(4242, 881, 4_026_531_836);
         assert_eq!(of(&it), "spawn-owned-4242-881-4026531836");
         assert_eq!(keeper(&of(&it)), Some(it));
     }
 
     #[test]
-    fn nothing_else_is_taken_for_one_of_ours() {
+    fn other_names_map_to_no_keeper() {
         for name in [
             "",
             "system.slice",
@@ -71,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recorded_path_must_name_the_recorded_keeper_and_take_no_detour() {
+    fn a_recorded_path_must_name_the_recorded_keeper_and_be_normalized() {
         let it = process(7, 8, 9);
         assert!(is_path_of(Path::new("/sys/fs/cgroup/a/spawn-owned-7-8-9"), &it));
         for path in [
@@ -95,6 +96,6 @@ mod tests {
             assert!(!is_path_of(Path::new(path), &it), "{path:?}");
         }
         let before = ProcessRef { boot: "another".into(), ..it };
-        assert!(!is_path_of(Path::new("/sys/spawn-owned-7-8-9"), &before), "no cgroup survives a boot");
+        assert!(!is_path_of(Path::new("/sys/spawn-owned-7-8-9"), &before), "no cgroup survives a reboot");
     }
 }

@@ -1,4 +1,4 @@
-//! What there is of cgroups around this process: read, and judged by [`super::place`].
+//! Reads the facts about this process's cgroups, for the decision in [`super::place`].
 
 use std::fs;
 use std::io::Read;
@@ -10,11 +10,13 @@ use nix::unistd::{AccessFlags, faccessat};
 
 use super::place::{self, Base, Candidate, Facts, Kind, Level, WhyNot};
 use super::{files, is_cgroup2};
+use crate::start_environment::variable;
 
-/// Where systemd is at home, as its own `sd_booted` asks.
+/// Exists if systemd is the init system. `sd_booted` checks the same directory.
 const SYSTEMD: &str = "/run/systemd/system";
 
-/// Where runs of this process get their cgroups. Asked once per zygote: it takes a dozen small reads.
+/// Returns where runs of this process get their cgroups. Called once per zygote, because it takes a
+/// dozen small reads.
 pub fn find() -> Result<Base, WhyNot> {
     let read = |path: &str| fs::read(path).map(|text| String::from_utf8_lossy(&text).into_owned());
     let mountinfo = read("/proc/self/mountinfo").unwrap_or_default();
@@ -32,9 +34,9 @@ pub fn find() -> Result<Base, WhyNot> {
 fn facts(candidate: &Candidate) -> Facts {
     let up_to_mount = candidate.dir.ancestors().take_while(|dir| dir.starts_with(&candidate.mount));
     Facts {
-        switched_off: std::env::var_os(place::SWITCH).is_some_and(|value| value == "off"),
+        switched_off: variable(place::SWITCH).is_some_and(|value| value == "off"),
         managed_by_systemd: Path::new(SYSTEMD).is_dir(),
-        // Something else may be mounted there meanwhile, or below it.
+        // Another file system may be mounted there, or below it, by now.
         levels: up_to_mount.map_while(level).collect(),
     }
 }
@@ -52,17 +54,17 @@ pub(super) fn level(path: &Path) -> Option<Level> {
             _ => Kind::Other,
         },
         delegated: [c"user.delegate", c"trusted.delegate"].iter().any(|name| is_marked(path, name)),
-        // Whoever puts a process from one cgroup into another must be allowed to write to the one above both.
+        // To move a process between two cgroups requires write permission in their common ancestor.
         may_create: may(".", AccessFlags::W_OK | AccessFlags::X_OK) && may("cgroup.procs", AccessFlags::W_OK),
         has_processes,
     })
 }
 
-/// Whether an extended attribute is there and says `1`.
+/// Returns whether the extended attribute exists and has the value `1`.
 fn is_marked(path: &Path, name: &std::ffi::CStr) -> bool {
     let Ok(path) = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()) else { return false };
     let mut value = [0u8; 8];
-    // SAFETY: both strings end with a NUL, and the kernel writes no more than the buffer holds.
+    // SAFETY: both strings end with a NUL, and the kernel writes at most the length of the buffer.
     let length =
         unsafe { libc::lgetxattr(path.as_ptr(), name.as_ptr(), value.as_mut_ptr().cast(), value.len()) };
     usize::try_from(length).is_ok_and(|length| value.get(..length) == Some(b"1"))

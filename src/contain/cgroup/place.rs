@@ -1,40 +1,41 @@
-//! Where a run's cgroup may be made, or why nowhere. Pure: what `/proc` and the cgroup file system say goes in.
+//! Decides where a run's cgroup may be created, or why it cannot. Pure: the caller passes what
+//! `/proc` and the cgroup file system contain.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-/// Makes us do without cgroups: `off`.
+/// Environment variable. With the value `off`, no cgroups are used.
 pub const SWITCH: &str = "SPAWN_OWNED_CGROUP";
 
-/// Our own cgroup, as a directory below a place where the file system is mounted.
+/// This process's own cgroup, as a directory below a cgroup mount.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
     pub mount: PathBuf,
     pub dir: PathBuf,
 }
 
-/// What was seen of one directory.
+/// What was read about one cgroup directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Level {
     pub path: PathBuf,
     pub kind: Kind,
-    /// systemd says that whoever runs here may make cgroups of its own.
+    /// systemd has delegated this cgroup, so processes in it may create cgroups.
     pub delegated: bool,
-    /// We may make one here, and put a process of ours into it.
+    /// This process may create a cgroup here and put its own processes into it.
     pub may_create: bool,
-    /// Processes are in this very cgroup.
+    /// The cgroup itself contains processes.
     pub has_processes: bool,
 }
 
 /// `cgroup.type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// The root of the whole hierarchy has no such file.
+    /// The root of the hierarchy, which has no such file.
     Root,
     Domain,
-    /// Threaded in one way or another, or something that later kernels have: no place for processes of ours.
+    /// Threaded, or a type of later kernels. Not usable for the run's processes.
     Other,
 }
 
@@ -42,29 +43,29 @@ pub enum Kind {
 pub struct Facts {
     pub switched_off: bool,
     pub managed_by_systemd: bool,
-    /// Our own cgroup, and its ancestors up to the mount.
+    /// This process's own cgroup and its ancestors, up to the mount point.
     pub levels: Vec<Level>,
 }
 
-/// Where runs get their cgroups.
+/// The cgroups in which run cgroups are created.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Base {
-    /// Our own cgroup.
+    /// This process's own cgroup.
     pub dir: PathBuf,
-    /// Where limits can be set: a cgroup that has processes of its own cannot divide its resources, and ours has us. `None` if
-    /// there is no other in reach.
+    /// A cgroup in which limits can be set. A cgroup that contains processes cannot enable
+    /// controllers, and `dir` contains this process. `None` if no other cgroup is available.
     pub roomy: Option<PathBuf>,
 }
 
-/// Why runs get no cgroups here.
+/// Why runs cannot have cgroups here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WhyNot {
     SwitchedOff,
     NotMounted,
-    /// No line of version 2 in `/proc/self/cgroup`.
-    NoneOfOurs,
+    /// `/proc/self/cgroup` has no line for version 2.
+    ForeignProcess,
     Removed,
-    /// Mounted, but not the part that we are in.
+    /// cgroup v2 is mounted, but without the part that contains this process.
     OutOfSight {
         cgroup: String,
     },
@@ -82,37 +83,42 @@ pub enum WhyNot {
 impl fmt::Display for WhyNot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::SwitchedOff => write!(f, "cgroups are switched off by {SWITCH}: remove that variable"),
-            Self::NotMounted => write!(f, "no cgroup v2 file system is mounted: mount one, or boot with it"),
-            Self::NoneOfOurs => write!(f, "the kernel names no cgroup v2 for this process"),
+            Self::SwitchedOff => write!(f, "{SWITCH}=off disables cgroups: remove that variable"),
+            Self::NotMounted => {
+                write!(f, "no cgroup v2 file system is mounted: mount one, or boot with cgroup v2")
+            }
+            Self::ForeignProcess => write!(
+                f,
+                "/proc/self/cgroup has no cgroup v2 entry for this process: boot with a kernel and an init that use cgroup v2"
+            ),
             Self::Removed => write!(f, "the cgroup of this process was removed: restart the bot"),
             Self::OutOfSight { cgroup } => write!(
                 f,
-                "the cgroup of this process ({cgroup}) is not in the part of the file system that is mounted here: give the \
-                 container a cgroup namespace of its own"
+                "the cgroup of this process ({cgroup}) is not in the part of the cgroup file system that is mounted here: give \
+                 the container its own cgroup namespace"
             ),
             Self::Threaded { dir } => write!(
                 f,
-                "{} is a threaded cgroup, which cannot hold processes of its own: start the bot in another one",
+                "{} is a threaded cgroup, which cannot contain other processes: start the bot in another cgroup",
                 dir.display()
             ),
             Self::NotDelegated { unit } => write!(
                 f,
-                "systemd manages {unit} and has not delegated it: set Delegate=yes in the unit (with limits: \
+                "systemd manages {unit} and has not delegated it: set Delegate=yes in the unit (for limits: \
                  Delegate=memory pids and DelegateSubgroup=bot)"
             ),
             Self::NotWritable { dir } => write!(
                 f,
-                "no cgroup can be made in {}: mount it read-write and give it, and its cgroup.procs, to the bot's user",
+                "cannot create a cgroup in {}: mount it read-write, and give the directory and its cgroup.procs to the bot's user",
                 dir.display()
             ),
         }
     }
 }
 
-/// Our own cgroup in every place where it can be seen, those mounted read-write first.
+/// Returns this process's own cgroup in each mount that shows it, read-write mounts first.
 pub fn candidates(mountinfo: &str, own: &str) -> Result<Vec<Candidate>, WhyNot> {
-    let cgroup = own.lines().find_map(|line| line.strip_prefix("0::")).ok_or(WhyNot::NoneOfOurs)?;
+    let cgroup = own.lines().find_map(|line| line.strip_prefix("0::")).ok_or(WhyNot::ForeignProcess)?;
     if cgroup.ends_with(" (deleted)") {
         return Err(WhyNot::Removed);
     }
@@ -123,7 +129,7 @@ pub fn candidates(mountinfo: &str, own: &str) -> Result<Vec<Candidate>, WhyNot> 
     let mut seen: Vec<_> = mounts
         .iter()
         .enumerate()
-        // What was mounted over cannot be reached.
+        // A mount that is covered by a later mount cannot be reached.
         .filter(|(index, mount)| mounts[index + 1..].iter().all(|later| later.point != mount.point))
         .filter_map(|(_, mount)| {
             let below = below(&mount.root, cgroup)?;
@@ -145,7 +151,8 @@ struct Mount {
     read_only: bool,
 }
 
-/// `36 35 98:0 /root /mount/point rw,noatime master:1 - cgroup2 source options`; the fields before the dash vary in number.
+/// Parses a line such as `36 35 98:0 /root /mount/point rw,noatime master:1 - cgroup2 source
+/// options`. The number of fields before the dash varies.
 fn cgroup2_mount(line: &str) -> Option<Mount> {
     let (before, after) = line.split_once(" - ")?;
     if after.split(' ').next() != Some("cgroup2") {
@@ -157,7 +164,7 @@ fn cgroup2_mount(line: &str) -> Option<Mount> {
     Some(Mount { root, point, read_only })
 }
 
-/// Blank, tab, newline and backslash are written as `\040` and so on.
+/// Decodes the octal escapes for space, tab, newline and backslash, such as `\040`.
 fn unescaped(field: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field.as_bytes();
@@ -171,8 +178,9 @@ fn unescaped(field: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// The path of `cgroup` seen from `root`, without a slash at its start. `None` if it is not below it: both are relative to our
-/// cgroup namespace, and what is outside of that begins with `/..` and cannot be named.
+/// The path of `cgroup` relative to `root`, without a leading slash. `None` if it is not below
+/// `root`. Both are relative to the cgroup namespace; a path outside of it starts with `/..` and
+/// has no name here.
 fn below<'a>(root: &str, cgroup: &'a str) -> Option<&'a str> {
     if cgroup.split('/').chain(root.split('/')).any(|part| part == "..") {
         return None;
@@ -183,20 +191,21 @@ fn below<'a>(root: &str, cgroup: &'a str) -> Option<&'a str> {
     }
 }
 
-/// Whether, and where, a run may get a cgroup without asking anybody.
+/// Decides whether, and where, a run may have a cgroup without permission from a manager.
 ///
-/// Under systemd every cgroup has one manager. Ours to use is only what was delegated: our own cgroup or one above it carries
-/// that mark, and no unit lies in between. (A user's services are below `user@1000.service`, which is delegated, but to the user's
-/// own systemd and not to them.) Without systemd, as in containers, whoever may write, may.
+/// Under systemd each cgroup has one manager. Only a delegated cgroup may be used: this process's
+/// own cgroup or one above it is marked as delegated, and no other unit is in between. A user's
+/// services are below `user@1000.service`, which is delegated, but to the user's systemd and not to
+/// the services. Without systemd, as in containers, write permission is enough.
 pub fn judge(facts: &Facts) -> Result<Base, WhyNot> {
-    let own = facts.levels.first().ok_or(WhyNot::NoneOfOurs)?;
+    let own = facts.levels.first().ok_or(WhyNot::ForeignProcess)?;
     if facts.switched_off {
         return Err(WhyNot::SwitchedOff);
     }
     if own.kind == Kind::Other {
         return Err(WhyNot::Threaded { dir: own.path.clone() });
     }
-    // In a container the manager may be out of sight, and its units are not.
+    // In a container systemd itself may be invisible while its units are visible.
     let is_managed = facts.managed_by_systemd || facts.levels.iter().any(|level| is_unit(&level.path));
     let area = if is_managed { delegated(&facts.levels)? } else { &facts.levels[..] };
     let area = within_our_run(area);
@@ -210,7 +219,7 @@ pub fn judge(facts: &Facts) -> Result<Base, WhyNot> {
     Ok(Base { dir: own.path.clone(), roomy })
 }
 
-/// The levels up to the one that was delegated.
+/// The levels up to the delegated one.
 fn delegated(levels: &[Level]) -> Result<&[Level], WhyNot> {
     for (index, level) in levels.iter().enumerate() {
         if level.delegated {
@@ -223,13 +232,14 @@ fn delegated(levels: &[Level]) -> Result<&[Level], WhyNot> {
     Err(WhyNot::NotDelegated { unit: levels.last().map(|level| name(&level.path)).unwrap_or_default() })
 }
 
-/// The levels up to the run that we are a part of ourselves, if we are: nobody gets out of its limits by having others.
+/// If this process is itself in a run, the levels up to that run's cgroup. A cgroup above it would
+/// escape that run's limits.
 fn within_our_run(levels: &[Level]) -> &[Level] {
     let of_a_run = |level: &Level| super::name::keeper(&name(&level.path)).is_some();
     levels.iter().position(of_a_run).map_or(levels, |index| &levels[..=index])
 }
 
-/// What systemd gives a cgroup to.
+/// Returns whether the directory name is that of a systemd unit that has a cgroup.
 fn is_unit(path: &Path) -> bool {
     let kinds = ["service", "scope", "slice", "socket", "mount", "swap"];
     path.extension().is_some_and(|extension| kinds.iter().any(|kind| extension == *kind))
@@ -239,12 +249,13 @@ fn name(path: &Path) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
-/// The names in `cgroup.controllers` or `cgroup.subtree_control`.
+/// The controller names in `cgroup.controllers` or `cgroup.subtree_control`.
 pub fn names(file: &str) -> impl Iterator<Item = &str> {
     file.split_ascii_whitespace()
 }
 
-/// Whether `cgroup.events` says that a process lives in the cgroup, or below it. A file that does not say is not understood.
+/// Returns whether `cgroup.events` reports a process in the cgroup or below it. `None` if the text
+/// has no valid `populated` line.
 pub fn populated(events: &str) -> Option<bool> {
     events.lines().find_map(|line| match line.strip_prefix("populated ")? {
         "0" => Some(false),

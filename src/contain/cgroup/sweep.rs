@@ -1,4 +1,4 @@
-//! What keepers that were killed have left: empty directories.
+//! Removes the empty cgroups that killed keepers left behind.
 
 use std::path::Path;
 
@@ -7,10 +7,11 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 use super::{clear, files, is_cgroup2, is_empty, name};
 use crate::identity::{ProcessRef, State};
 
-/// Removes the cgroups of dead keepers from a base, for as far as nobody is in them. How many that were.
+/// Removes the empty cgroups of dead keepers from a base directory. Returns how many.
 ///
-/// No race with anybody: a keeper makes its own cgroup, under its own name, so the name of a dead one is not used again; and the
-/// kernel does not remove a cgroup that has a process in it, however it came there after we looked.
+/// It cannot race with a keeper: each keeper creates a cgroup with its own name, and the name of a
+/// dead keeper is not used again. The kernel refuses to remove a cgroup that contains a process,
+/// even if that process entered after the check.
 pub fn sweep(base: &Path) -> usize {
     let Some(dir) = files::directory(base).ok().filter(is_cgroup2) else { return 0 };
     let mut removed = 0;
@@ -27,7 +28,8 @@ pub fn sweep(base: &Path) -> usize {
     removed
 }
 
-/// One of another PID namespace cannot be judged, and stays.
+/// Returns whether the keeper is dead. A keeper in another PID namespace cannot be checked, so it
+/// counts as alive.
 fn is_abandoned(keeper: &ProcessRef) -> bool {
     matches!(keeper.state(), State::Exited | State::Recycled)
 }

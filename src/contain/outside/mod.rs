@@ -1,7 +1,7 @@
-//! A tree seen from outside, when whoever holds it is not there to ask.
+//! Finds and ends the tree of a run whose keeper is dead or unreachable.
 //!
-//! What every system's half does: [`Scan`] looks at all processes once, and can be asked about any number of runs; [`end_tree`]
-//! ends whatever can be proven to belong to one, and nobody else.
+//! [`Scan`] reads all processes once and answers questions about any number of runs. [`end_tree`]
+//! ends only the processes that provably belong to the run.
 
 #[cfg(unix)]
 mod unix;
@@ -13,59 +13,56 @@ pub use unix::{Scan, end_tree};
 #[cfg(windows)]
 pub use windows::{Scan, end_tree};
 
-use super::ProcessInfo;
 #[cfg(unix)]
 use super::cgroup::Recorded;
 use crate::identity::ProcessRef;
 
-/// What is known about a tree whose keeper is not there to ask.
+/// What is known about a tree without a keeper.
 #[derive(Debug, Clone, Copy)]
 pub struct Target<'a> {
     pub root: &'a ProcessRef,
-    /// The root has led its group: the group's number is the root's. Otherwise it was in somebody else's, which is not touched.
+    /// The root led its process group, so the group ID is the root's PID. Otherwise the root was in
+    /// another process's group, which must not be signalled.
     pub leads_group: bool,
-    /// The run whose cookie its members carry. `None` for a process that was not spawned but only registered.
-    pub run_id: Option<&'a str>,
-    /// Members of the group that were seen while the root lived. They vouch for the group when the root is gone.
+    /// The run was spawned, so its root led a session. Otherwise the process was only registered.
+    pub spawned: bool,
+    /// The key that members of the run carry in their [`cookie`](super::cookie). `None` for a
+    /// registered process and for entries of older versions: then no process is a member because of
+    /// its cookie.
+    pub cookie_key: Option<&'a str>,
+    /// Group members that were seen while the root lived. They prove the group when the root is
+    /// gone.
     pub members: &'a [ProcessRef],
-    /// Whoever is in it is the run's, if its keeper is dead.
+    /// The run's cgroup. If its keeper is dead, every process in it belongs to the run.
     #[cfg(unix)]
     pub cgroup: Option<Recorded<'a>>,
-    /// The name of its Job Object, if it has one. Anybody may make one of that name: it is the run's if somebody who is proven to be
-    /// is in it.
+    /// The name of the run's Job Object, if it has one. Any process can create a job with that
+    /// name. So the job is the run's only if a proven member is in it.
     #[cfg(windows)]
     pub job: Option<&'a str>,
 }
 
-/// How [`end_tree`] went.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ended {
-    /// Something of it was alive.
-    pub found: bool,
-    /// What is left, each with the reason.
-    pub survivors: Vec<ProcessInfo>,
-    /// How many processes have got a signal.
-    pub signalled: usize,
-}
-
-/// What there is of a run's group.
+/// The state of a run's process group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GroupState {
-    /// No living member. If the root's number belongs to another process now, this is certain: until then it was free.
+    /// No living member. This is certain if the root's PID belongs to another process now: the
+    /// kernel reuses a PID only after the group with that ID is empty.
     Empty,
-    /// Living members, and one that is proven to be the run's among them.
+    /// Living members, and at least one of them is proven to be the run's.
     Ours,
-    /// Living members of a group with that number, and nobody vouches for them. Hands off.
+    /// Living members of a group with the root's PID as ID, but no proof that it is the run's
+    /// group. It must not be signalled.
     Unproven,
 }
 
 impl<'a> Target<'a> {
-    /// A run that was spawned: on Unix its root leads a session and a group, and its members carry its id.
-    pub fn spawned(root: &'a ProcessRef, run_id: &'a str) -> Self {
+    /// A spawned run. On Unix its root leads a session and a group, and its members carry its key.
+    pub fn spawned(root: &'a ProcessRef, cookie_key: Option<&'a str>) -> Self {
         Self {
             root,
             leads_group: true,
-            run_id: Some(run_id),
+            spawned: true,
+            cookie_key,
             members: &[],
             #[cfg(unix)]
             cgroup: None,

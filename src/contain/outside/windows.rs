@@ -1,8 +1,11 @@
-//! A tree seen from outside on Windows: whoever is in the run's job, if that can be found by its name; else the root and the
-//! recorded members, and what descends from them.
+//! Finds and ends the tree of a run whose bot is gone, on Windows.
 //!
-//! Who descends from whom is told by the number of the parent, which outlives it. So a link counts only within the parent's
-//! lifetime: the parent is alive, or held by us (then its number is nobody else's), and not younger than its child.
+//! If the run's job can be opened by its name, members are the processes in it. Otherwise they are
+//! the root, the recorded members, and their descendants.
+//!
+//! A process keeps its parent's PID after the parent has exited. So a parent link counts only
+//! during the parent's lifetime: the parent is alive, or this process has a handle to it (then
+//! Windows does not reuse its PID), and it is not younger than its child.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -14,28 +17,30 @@ use windows_sys::Win32::System::Diagnostics::ToolHelp::{
     CreateToolhelp32Snapshot, PROCESSENTRY32W, Process32FirstW, Process32NextW, TH32CS_SNAPPROCESS,
 };
 
-use super::{Ended, GroupState, Target};
-use crate::contain::ProcessInfo;
+use super::{GroupState, Target};
 use crate::contain::job::Job;
 use crate::contain::tree::is_child;
 use crate::errno::Errno;
 use crate::identity::stat::Stat;
-use crate::identity::{Pin, ProcessRef, State, ancestors, read_stat};
+use crate::identity::{ProcessHandle, ProcessRef, State, ancestors, read_stat};
 use crate::run::lifecycle::{Action, Event, Lifecycle, Rules};
+use crate::run::reason::Ending;
 use crate::run::signal::{SIGKILL, exit_code};
+use crate::run::{Ended, Force, ProcessInfo};
 
-/// How long one pass may take to show.
-const PASS: Duration = Duration::from_millis(100);
+/// How long to wait for the effect of one termination pass.
+const TERMINATION_WAIT: Duration = Duration::from_millis(100);
 
-/// Between looks at a job that is not empty yet.
-const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// Pause between two scans while the job is not empty.
+const SCAN_PAUSE: Duration = Duration::from_millis(5);
 
-/// All processes there were.
+/// A scan of all processes.
 #[derive(Debug)]
 pub struct Scan {
-    /// Each with the number of its parent.
+    /// The parent's PID of each process, by PID.
     parents: HashMap<i32, i32>,
-    /// We, our ancestors, and those of the system: whatever a record says, they are no run's members and prove nothing.
+    /// This process, its ancestors and the system processes. Whatever a record says, they are never
+    /// members and prove nothing.
     off_limits: HashSet<i32>,
 }
 
@@ -43,55 +48,75 @@ impl Scan {
     pub fn take() -> io::Result<Self> {
         let me = std::process::id().cast_signed();
         let mut off_limits: HashSet<i32> = ancestors(me).into_iter().collect();
-        // The idle process and the system itself.
+        // The idle process and the system process.
         off_limits.extend([me, 0, 4]);
         Ok(Self { parents: snapshot()?, off_limits })
     }
 
-    /// Whether there is anybody at all who might be of the run. Without one of these nobody can prove that a job is its.
+    /// The same as [`Scan::take`]: environments are not read on Windows.
+    pub fn take_since(_oldest: u64) -> io::Result<Self> {
+        Self::take()
+    }
+
+    /// The same as [`Scan::take`]: Windows lists all processes in one system call.
+    pub fn below_each<'a>(
+        _processes: impl IntoIterator<Item = &'a ProcessRef>,
+        _groups: impl IntoIterator<Item = i32>,
+    ) -> io::Result<Self> {
+        Self::take()
+    }
+
+    /// Returns whether any process might belong to the run. Without the root or a recorded member,
+    /// no process proves that a job is the run's.
     pub fn may_have(&self, target: &Target) -> bool {
         self.parents.contains_key(&target.root.pid)
             || target.members.iter().any(|member| self.parents.contains_key(&member.pid))
     }
 
-    /// What had become of a process when the scan was taken, if it existed before.
+    /// The state of a process at the time of the scan. The process must have started before the
+    /// scan.
     pub fn state(&self, process: &ProcessRef) -> State {
         if self.parents.contains_key(&process.pid) {
             process.state()
         } else {
-            process.without_a_look().unwrap_or(State::Exited)
+            process.state_without_lookup().unwrap_or(State::Exited)
         }
     }
 
-    /// All of those that can be looked at, off limits or not.
-    pub fn everybody(&self) -> Vec<Stat> {
+    /// All processes that can be inspected, off limits or not.
+    pub fn all_processes(&self) -> Vec<Stat> {
         self.parents.keys().filter_map(|&pid| read_stat(pid).ok()).collect()
     }
 
-    /// We, our ancestors, and those of the system.
+    /// This process, its ancestors and the system processes.
     pub fn off_limits(&self) -> &HashSet<i32> {
         &self.off_limits
     }
 
-    /// Who is alive and provably the run's.
+    /// Returns the living processes that provably belong to the run.
     pub fn living(&self, target: &Target) -> io::Result<Vec<ProcessRef>> {
-        let mut hunt = Hunt::new(target);
-        hunt.find(self)?;
-        Ok(hunt.living().map(|(process, _)| process).collect())
+        let mut search = TreeSearch::new(target);
+        search.find(self)?;
+        Ok(search.living().map(|(process, _)| process).collect())
     }
 
-    /// Who is in the tree, to be shown. Of another bot's job that has no name only who descends from the root can be found.
+    /// Returns the tree for display. If another bot's job has no name, only descendants of the root
+    /// are found.
     pub fn tree(&self, target: &Target, _keeper: Option<&ProcessRef>) -> Vec<Stat> {
         let living = self.living(target).unwrap_or_default();
         living.iter().filter_map(|process| read_stat(process.pid).ok()).collect()
     }
 
+    /// No-op: an exiting process stays in its job until it is gone.
+    #[allow(clippy::unused_self)]
+    pub fn wait_for_exiting(&self, _target: &Target) {}
+
     pub fn has_living(&self, target: &Target) -> io::Result<bool> {
         Ok(!self.living(target)?.is_empty())
     }
 
-    /// There are no groups here that could be signalled.
-    #[allow(clippy::unused_self)] // As elsewhere.
+    /// Always empty: Windows has no process groups that can be signalled.
+    #[allow(clippy::unused_self)] // On Unix it needs the scan.
     pub fn group_state(&self, _target: &Target) -> GroupState {
         GroupState::Empty
     }
@@ -101,75 +126,79 @@ impl Scan {
     }
 }
 
-/// Ends whatever can be proven to belong to the run, at once: from outside nobody can be asked to end, because that takes a console
-/// that both share. At most `limit` after the last death what is left is a survivor. Blocks; never call it on the event loop.
+/// Ends all processes that provably belong to the run, without a grace period: a console event
+/// needs a console that both processes share. Processes that are left `limit` after the last death
+/// are survivors.
 ///
-/// We, our ancestors and the system are never members, whatever the target says.
+/// Blocks, so never call it on the event loop. This process, its ancestors and the system processes
+/// are never members, whatever the target says.
 pub fn end_tree(target: &Target, signal: i32, _grace: Duration, limit: Duration) -> Ended {
-    Hunt::new(target).end(signal, limit)
+    TreeSearch::new(target).end(signal, limit)
 }
 
-/// The ending of one tree.
-struct Hunt<'a> {
+/// Searches for the members of one tree and ends them.
+struct TreeSearch<'a> {
     target: &'a Target<'a>,
-    /// Everybody who was proven so far, each held: their numbers are nobody else's, and so they lead to their children also when
-    /// they are gone.
-    known: HashMap<i32, Pin>,
-    /// Proven to be the run's, and nobody in it who is off limits.
+    /// All members that were proven so far, each with an open handle. Windows does not reuse their
+    /// PIDs, so they prove their children even after they have exited.
+    known: HashMap<i32, ProcessHandle>,
+    /// The run's job: a proven member is in it, and no process that is off limits.
     job: Option<Job>,
-    signalled: HashSet<i32>,
-    /// The numbers of those who were seen in it, also of those who must not be looked at: it ends and counts them for us.
+    has_terminated: bool,
+    /// PIDs that were seen in the job, including processes that cannot be opened. The job ends and
+    /// counts those.
     listed: HashSet<i32>,
-    /// Those who are named, cannot be looked at, and were not seen in the job.
-    unseen: Vec<(ProcessRef, Errno)>,
+    /// Recorded processes that cannot be opened and were not seen in the job.
+    unopened: Vec<(ProcessRef, Errno)>,
 }
 
-impl<'a> Hunt<'a> {
+impl<'a> TreeSearch<'a> {
     fn new(target: &'a Target<'a>) -> Self {
         Self {
             target,
             known: HashMap::new(),
             job: None,
-            signalled: HashSet::new(),
+            has_terminated: false,
             listed: HashSet::new(),
-            unseen: Vec::new(),
+            unopened: Vec::new(),
         }
     }
 
-    /// Adds whoever can be proven now.
+    /// Adds the processes that can be proven now.
     fn find(&mut self, scan: &Scan) -> io::Result<()> {
-        self.unseen.clear();
+        self.unopened.clear();
         let named = std::iter::once(self.target.root).chain(self.target.members);
         for process in named.filter(|process| !scan.is_off_limits(process.pid)) {
-            match process.pinned() {
-                Ok(pin) => drop(self.known.entry(process.pid).or_insert(pin)),
+            match process.open_handle() {
+                Ok(handle) => drop(self.known.entry(process.pid).or_insert(handle)),
                 Err(Errno::ESRCH) => {}
-                // Whoever has the number now cannot be looked at. It may be another user's, and is nobody of ours to touch.
-                Err(errno) => self.unseen.push((process.clone(), errno)),
+                // The process that has this PID now cannot be opened. It may be another user's, so
+                // it must not be ended.
+                Err(errno) => self.unopened.push((process.clone(), errno)),
             }
         }
         self.find_job(scan)?;
-        self.unseen.retain(|(process, _)| !self.listed.contains(&process.pid));
-        while let Some(pin) = self.find_child(scan) {
-            self.known.insert(pin.pid(), pin);
+        self.unopened.retain(|(process, _)| !self.listed.contains(&process.pid));
+        while let Some(handle) = self.find_child(scan) {
+            self.known.insert(handle.pid(), handle);
         }
         Ok(())
     }
 
-    /// A job of that name, if somebody is in it who is proven to be the run's. If we are in it ourselves it is not ended from here: what
-    /// else is in it may be our own.
+    /// Opens the job with that name, if a proven member is in it. If this process is in the job, it
+    /// fails: the job may also contain this process's own children.
     fn find_job(&mut self, scan: &Scan) -> io::Result<()> {
         if self.job.is_none()
             && let Some(job) = self.target.job.and_then(|name| Job::open(name).ok())
-            && self.known.values().any(|pin| job.has(pin.as_handle()).unwrap_or(false))
+            && self.known.values().any(|handle| job.has(handle.as_handle()).unwrap_or(false))
         {
             self.job = Some(job);
         }
         let Some(job) = &self.job else { return Ok(()) };
-        // By number: an ancestor of ours may be one that we must not look at.
+        // By PID, because this process may not be permitted to open an ancestor.
         let pids = job.pids()?;
         if pids.iter().any(|&pid| scan.is_off_limits(pid)) {
-            return Err(io::Error::other("we are a part of this run ourselves"));
+            return Err(io::Error::other("this process is itself in the run's job"));
         }
         self.listed.extend(pids);
         for member in job.members()? {
@@ -178,14 +207,14 @@ impl<'a> Hunt<'a> {
         Ok(())
     }
 
-    /// Somebody new whose parent is known.
-    fn find_child(&self, scan: &Scan) -> Option<Pin> {
+    /// Returns a new process whose parent is known.
+    fn find_child(&self, scan: &Scan) -> Option<ProcessHandle> {
         let candidates = scan.parents.iter().filter(|(pid, ppid)| {
             self.known.contains_key(ppid) && !self.known.contains_key(pid) && !scan.is_off_limits(**pid)
         });
-        // The snapshot told its number; whoever is held now must name that parent itself.
-        let mut held =
-            candidates.filter_map(|(&pid, ppid)| Some((Pin::open(pid).ok()?, self.known.get(ppid)?)));
+        // The snapshot contains only PIDs. The opened process must itself name that parent.
+        let mut held = candidates
+            .filter_map(|(&pid, ppid)| Some((ProcessHandle::open(pid).ok()?, self.known.get(ppid)?)));
         let (child, _) = held.find(|(child, parent)| {
             let (Ok(child), Ok(parent)) = (child.stat(), parent.stat()) else { return false };
             is_child(&child, &parent) && !child.is_dead()
@@ -193,14 +222,17 @@ impl<'a> Hunt<'a> {
         Some(child)
     }
 
-    fn living(&self) -> impl Iterator<Item = (ProcessRef, &Pin)> {
-        let named = |pin: &Pin| Some(ProcessRef::known(pin.pid(), pin.start().ok()?));
-        self.known.values().filter(|pin| !pin.has_ended()).filter_map(move |pin| Some((named(pin)?, pin)))
+    fn living(&self) -> impl Iterator<Item = (ProcessRef, &ProcessHandle)> {
+        let named = |handle: &ProcessHandle| Some(ProcessRef::known(handle.pid(), handle.start().ok()?));
+        self.known
+            .values()
+            .filter(|handle| !handle.has_ended())
+            .filter_map(move |handle| Some((named(handle)?, handle)))
     }
 
     fn end(mut self, signal: i32, limit: Duration) -> Ended {
-        if self.target.root.without_a_look() == Some(State::Unknown) {
-            let survivors = vec![unseen(self.target.root, "its numbers mean nothing here")];
+        if self.target.root.state_without_lookup() == Some(State::Unknown) {
+            let survivors = vec![unknown(self.target.root, "its PID is not valid on this system")];
             return self.ended(survivors);
         }
         let code = exit_code(signal);
@@ -211,7 +243,7 @@ impl<'a> Hunt<'a> {
         loop {
             let found = Scan::take().and_then(|scan| self.find(&scan));
             let now = millis(began.elapsed());
-            let died = self.known.values().filter(|pin| pin.has_ended()).count();
+            let died = self.known.values().filter(|handle| handle.has_ended()).count();
             if died > dead {
                 dead = died;
                 life.on(Event::Progress, now);
@@ -219,24 +251,24 @@ impl<'a> Hunt<'a> {
             let is_late = life.on(Event::Tick, now) == Action::Finish;
             match found {
                 Err(error) if is_late => {
-                    let survivors = vec![unseen(self.target.root, &error.to_string())];
+                    let survivors = vec![unknown(self.target.root, &error.to_string())];
                     return self.ended(survivors);
                 }
                 Err(_) => {}
                 Ok(()) if self.is_gone() => {
-                    let unseen =
-                        self.unseen.iter().map(|(process, errno)| unseen(process, &errno.to_string()));
-                    return self.ended(unseen.collect());
+                    let unknown =
+                        self.unopened.iter().map(|(process, errno)| unknown(process, &errno.to_string()));
+                    return self.ended(unknown.collect());
                 }
                 Ok(()) => {
                     let refused = self.kill(code);
                     let survivors: Vec<_> =
-                        self.living().map(|(process, pin)| survivor(&process, pin)).collect();
+                        self.living().map(|(process, handle)| survivor(&process, handle)).collect();
                     let all_refused = !survivors.is_empty() && survivors.len() == refused;
                     if is_late && survivors.is_empty() {
-                        return self.ended(vec![unseen(
+                        return self.ended(vec![unknown(
                             self.target.root,
-                            "somebody is in its job who cannot be seen",
+                            "its job contains a process that cannot be inspected",
                         )]);
                     }
                     if is_late || all_refused {
@@ -244,7 +276,7 @@ impl<'a> Hunt<'a> {
                     }
                 }
             }
-            std::thread::sleep(LOOK_EVERY);
+            std::thread::sleep(SCAN_PAUSE);
         }
     }
 
@@ -252,47 +284,49 @@ impl<'a> Hunt<'a> {
         self.living().next().is_none() && self.job.as_ref().is_none_or(|job| job.active() == Ok(0))
     }
 
-    /// Returns how many of them we must not end.
+    /// Terminates all members. Returns how many of them this process must not terminate.
     fn kill(&mut self, code: u32) -> usize {
         if let Some(job) = &self.job {
-            // Who cannot be ended this way is, or is not, one by one.
+            // If this fails, the members are terminated one by one.
             let _ = job.terminate(code);
         }
         let mut refused = 0;
-        let until = Instant::now() + PASS;
-        for (pid, pin) in &self.known {
-            match pin.terminate(code) {
-                Ok(()) | Err(Errno::ESRCH) => drop(self.signalled.insert(*pid)),
+        let until = Instant::now() + TERMINATION_WAIT;
+        for handle in self.known.values() {
+            match handle.terminate(code) {
+                Ok(()) | Err(Errno::ESRCH) => self.has_terminated = true,
                 Err(_) => refused += 1,
             }
         }
-        for pin in self.known.values() {
-            let _ = pin.wait_exited(Some(until.saturating_duration_since(Instant::now())));
+        for handle in self.known.values() {
+            let _ = handle.wait_exited(Some(until.saturating_duration_since(Instant::now())));
         }
         refused
     }
 
     fn ended(&self, survivors: Vec<ProcessInfo>) -> Ended {
-        Ended { found: !self.known.is_empty(), survivors, signalled: self.signalled.len() }
+        let ending = if self.known.is_empty() { Ending::AlreadyEnded } else { Ending::KeeperLost };
+        let force = if self.has_terminated { Force::Kill } else { Force::Nothing };
+        Ended { survivors, force, ..Ended::new(ending) }
     }
 }
 
-fn survivor(process: &ProcessRef, pin: &Pin) -> ProcessInfo {
-    let why = match pin.signal(0) {
-        Ok(()) => "it was ended, and is still there".to_owned(),
-        Err(errno) => format!("it cannot be ended ({errno})"),
+fn survivor(process: &ProcessRef, handle: &ProcessHandle) -> ProcessInfo {
+    let why = match handle.signal(0) {
+        Ok(()) => "still alive after TerminateProcess".to_owned(),
+        Err(errno) => format!("it cannot be terminated: {errno}"),
     };
-    let Stat { comm: command, .. } = pin.stat().unwrap_or_default();
+    let Stat { comm: command, .. } = handle.stat().unwrap_or_default();
     ProcessInfo { pid: process.pid, start: process.start, command, why }
 }
 
-fn unseen(root: &ProcessRef, why: &str) -> ProcessInfo {
+fn unknown(root: &ProcessRef, why: &str) -> ProcessInfo {
     let command = read_stat(root.pid).map(|stat| stat.comm).unwrap_or_default();
     ProcessInfo {
         pid: root.pid,
         start: root.start,
         command,
-        why: format!("whether it is gone cannot be seen: {why}"),
+        why: format!("cannot determine whether it is gone: {why}"),
     }
 }
 
@@ -301,7 +335,7 @@ fn millis(duration: Duration) -> u64 {
 }
 
 fn snapshot() -> io::Result<HashMap<i32, i32>> {
-    // SAFETY: integers in, a handle out, which is ours alone.
+    // SAFETY: the arguments are integers. The returned handle belongs to this function alone.
     let snapshot = unsafe {
         let handle = CreateToolhelp32Snapshot(TH32CS_SNAPPROCESS, 0);
         if handle == INVALID_HANDLE_VALUE {
@@ -312,12 +346,12 @@ fn snapshot() -> io::Result<HashMap<i32, i32>> {
     let size = u32::try_from(size_of::<PROCESSENTRY32W>()).unwrap_or(0);
     let mut entry = PROCESSENTRY32W { dwSize: size, ..Default::default() };
     let mut parents = HashMap::new();
-    // SAFETY: the snapshot is open, and the structure says how long it is.
-    let mut is_there = unsafe { Process32FirstW(snapshot.as_raw_handle(), &raw mut entry) } != 0;
-    while is_there {
+    // SAFETY: the snapshot is open, and `dwSize` contains the size of the structure.
+    let mut has_entry = unsafe { Process32FirstW(snapshot.as_raw_handle(), &raw mut entry) } != 0;
+    while has_entry {
         parents.insert(entry.th32ProcessID.cast_signed(), entry.th32ParentProcessID.cast_signed());
         // SAFETY: as above.
-        is_there = unsafe { Process32NextW(snapshot.as_raw_handle(), &raw mut entry) } != 0;
+        has_entry = unsafe { Process32NextW(snapshot.as_raw_handle(), &raw mut entry) } != 0;
     }
     Ok(parents)
 }

@@ -1,14 +1,16 @@
-//! `struct kinfo_proc`, as `sysctl` gives it for each process. Pure: bytes in, facts out.
+//! Parser for `struct kinfo_proc`, which `sysctl` returns for each process. Pure: bytes in, facts
+//! out.
 //!
-//! Of the ways to ask macOS about a process this is the one that answers for everybody: those of other users, which
-//! `proc_pidinfo(PROC_PIDTBSDINFO)` refuses, and zombies. The start time is the same in both.
+//! `sysctl` answers for every process, including zombies and processes of other users, which
+//! `proc_pidinfo(PROC_PIDTBSDINFO)` refuses. The start time is the same in both calls.
 
 use crate::identity::stat::Stat;
 
-/// What one process takes.
+/// Size of the structure for one process.
 pub const SIZE: usize = 648;
 
-/// Where the fields are. The structure is part of the system's interface, and is the same on both of its processors.
+/// Offsets of the fields. The structure is part of the system interface and is the same on Intel
+/// and ARM.
 const START_SECONDS: usize = 0;
 const START_MICROSECONDS: usize = 8;
 const STATE: usize = 36;
@@ -20,13 +22,15 @@ const PARENT: usize = 560;
 const GROUP: usize = 564;
 const TERMINAL: usize = 572;
 
-/// `NODEV`: it has no controlling terminal.
+/// `NODEV`: the process has no controlling terminal.
 const NO_TERMINAL: i32 = -1;
 
-/// What is known of one process, but for its session, of which the kernel says nothing here. `None` if the bytes are not those of one.
+/// Parses one process. The session is missing, because the structure does not contain it. `None` if
+/// the bytes are not a process.
 ///
-/// The start token is the moment it was forked, in microseconds since 1970, by the clock as it was then: nobody changes it later, and
-/// `exec` does not. Its number comes again only after all others were given out, and never in the same microsecond.
+/// The start token is the time of the fork in microseconds since 1970, by the clock at that time.
+/// It never changes, not even on `exec`. The kernel reuses a PID only after all other PIDs, so
+/// never within the same microsecond.
 pub fn parse(bytes: &[u8]) -> Option<Stat> {
     let bytes = bytes.get(..SIZE)?;
     let start = u64::try_from(long(bytes, START_SECONDS)?)
@@ -42,7 +46,7 @@ pub fn parse(bytes: &[u8]) -> Option<Stat> {
         ppid: int(bytes, PARENT)?,
         pgrp: int(bytes, GROUP)?,
         terminal: Some(int(bytes, TERMINAL)?).filter(|&terminal| terminal != NO_TERMINAL).unwrap_or(0),
-        // A zombie has none that runs, whatever it had before.
+        // A zombie has no running thread, whatever the count was before.
         threads: 1,
         start,
         ..Stat::default()
@@ -50,18 +54,18 @@ pub fn parse(bytes: &[u8]) -> Option<Stat> {
     .filter(|stat| stat.pid >= 0 && stat.start > 0)
 }
 
-/// The signals that it ignores, the first in the lowest bit.
+/// The signals that the process ignores, as a bit mask: signal 1 is the lowest bit.
 pub fn ignored(bytes: &[u8]) -> Option<u64> {
     let bytes = bytes.get(..SIZE)?;
     int(bytes, IGNORED).map(|mask| u64::from(mask.cast_unsigned()))
 }
 
-/// All processes of a list. What comes after the last whole one is none.
+/// All processes of a list. An incomplete last one is left out.
 pub fn parse_all(bytes: &[u8]) -> impl Iterator<Item = Stat> {
     bytes.chunks_exact(SIZE).filter_map(parse)
 }
 
-/// As the letters that `ps` uses for them.
+/// The letter that `ps` shows for a state.
 fn state(number: u8) -> char {
     match number {
         1 => 'I',
@@ -87,7 +91,7 @@ mod tests {
 
     use super::*;
 
-    /// As `sys/proc.h` and `sys/sysctl.h` declare it.
+    /// The layout from `sys/proc.h` and `sys/sysctl.h`.
     #[repr(C)]
     #[allow(dead_code)]
     struct KinfoProc {
@@ -189,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fields_are_where_the_headers_put_them() {
+    fn the_offsets_match_the_headers() {
         assert_eq!(size_of::<KinfoProc>(), SIZE);
         let eproc = offset_of!(KinfoProc, eproc);
         for (here, there) in [
@@ -207,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_one_process() {
+    fn parse_reads_one_process() {
         let expected = Stat {
             pid: 4711,
             comm: "spawn-owned-keep".into(),
@@ -230,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_has_a_number_and_none_is_zero() {
+    fn a_process_without_a_terminal_has_terminal_zero() {
         let mut bytes = process(7, 3);
         assert_eq!(parse(&bytes).unwrap().terminal, 0);
         bytes[TERMINAL..TERMINAL + 4].copy_from_slice(&0x1000_0004_i32.to_le_bytes());
@@ -238,16 +242,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_process_is_none() {
+    fn bytes_that_are_not_a_process_parse_to_none() {
         assert_eq!(parse(&[]), None);
         assert_eq!(parse(&process(7, 3)[..SIZE - 1]), None);
-        assert_eq!(parse(&[0; SIZE]), None, "nobody started in 1970");
+        assert_eq!(parse(&[0; SIZE]), None, "no process started in 1970");
         assert_eq!(parse(&[0xff; SIZE]), None);
         assert_eq!(ignored(&[0; 7]), None);
     }
 
     #[test]
-    fn a_list_that_was_cut_off_ends_with_its_last_whole_process() {
+    fn a_truncated_list_ends_with_its_last_complete_process() {
         let list: Vec<u8> = [process(7, 3), process(8, 3), process(9, 3)].concat();
         let pids = |bytes: &[u8]| parse_all(bytes).map(|stat| stat.pid).collect::<Vec<_>>();
         assert_eq!(pids(&list), [7, 8, 9]);

@@ -1,4 +1,4 @@
-//! A queue of what happens to processes: `kqueue`.
+//! A queue of process events: `kqueue`.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -8,19 +8,19 @@ use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::libc;
 use nix::sys::event::{EvFlags, EventFilter, FilterFlag, KEvent, Kqueue};
 
-/// So many are taken at a time.
+/// Events read per `kevent` call.
 const BATCH: usize = 64;
 
-/// Readable when something has happened. A child that was forked does not have it.
+/// A kqueue, readable when an event is pending. A forked child does not inherit it.
 #[derive(Debug)]
 pub struct Queue(Kqueue);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Happened {
-    /// Nothing of it runs any more, and it has no children. It is a zombie, or will be in a moment.
+    /// The process has no running thread and no children. It is a zombie, or about to become one.
     Exited(i32),
     Forked(i32),
-    /// A signal has come for this very process.
+    /// This process received a signal.
     Signal(i32),
 }
 
@@ -31,19 +31,20 @@ impl Queue {
         Ok(Self(queue))
     }
 
-    /// Tells when whoever has this number now exits or forks. `ESRCH` if nobody has, or only its zombie.
+    /// Reports when the process that has this PID now exits or forks. `ESRCH` if there is none, or
+    /// only a zombie.
     ///
-    /// What happened before is not told, so whoever wants to know all of it watches first and looks second.
+    /// Earlier events are not reported. To miss nothing, watch first and check the process second.
     pub fn watch(&self, pid: i32) -> Result<(), Errno> {
         self.add(pid, EventFilter::EVFILT_PROC, FilterFlag::NOTE_EXIT | FilterFlag::NOTE_FORK)
     }
 
-    /// Tells when it exits.
+    /// Reports when the process that has this PID now exits.
     pub fn watch_exit(&self, pid: i32) -> Result<(), Errno> {
         self.add(pid, EventFilter::EVFILT_PROC, FilterFlag::NOTE_EXIT)
     }
 
-    /// Tells of a signal, whatever else becomes of it: also if it is ignored.
+    /// Reports a signal to this process, even if the process ignores that signal.
     pub fn listen(&self, signal: i32) -> Result<(), Errno> {
         self.add(signal, EventFilter::EVFILT_SIGNAL, FilterFlag::empty())
     }
@@ -54,7 +55,8 @@ impl Queue {
         self.0.kevent(&[event], &mut [], None).map(drop)
     }
 
-    /// What has happened since, or happens within the limit, but for `None`, which is for ever.
+    /// Returns the pending events. If there are none, waits for one until the limit; `None` waits
+    /// forever.
     pub fn take(&self, limit: Option<Duration>) -> Result<Vec<Happened>, Errno> {
         let empty = KEvent::new(0, EventFilter::EVFILT_USER, EvFlags::empty(), FilterFlag::empty(), 0, 0);
         let mut events = [empty; BATCH];

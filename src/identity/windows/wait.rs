@@ -1,4 +1,4 @@
-//! Being told that a process has ended.
+//! A callback at the end of a process.
 
 use std::ffi::c_void;
 use std::os::windows::io::AsRawHandle;
@@ -8,31 +8,33 @@ use windows_sys::Win32::System::Threading::{
     INFINITE, RegisterWaitForSingleObject, UnregisterWaitEx, WT_EXECUTEINWAITTHREAD, WT_EXECUTEONLYONCE,
 };
 
-use super::Pin;
+use super::ProcessHandle;
 use crate::errno::Errno;
 
 type Callback = Box<dyn Fn() + Send + Sync>;
 
-/// Somebody waits, on a thread of the system's. Dropping it ends that; when it is dropped, the callback is not running and never
-/// will be.
+/// A registered wait on a thread of the system. Dropping it ends the wait. After the drop, the
+/// callback does not run and never will.
 #[derive(Debug)]
 pub struct Wait {
     registration: HANDLE,
     callback: *mut Callback,
 }
 
-// SAFETY: the pointer is to something that is `Send` and `Sync`, and is freed once, when nobody uses it any more.
+// SAFETY: the pointer is to a `Send` and `Sync` value, which `drop` frees once, when no thread uses
+// it.
 unsafe impl Send for Wait {}
-// SAFETY: as above; nothing can be done with a shared one.
+// SAFETY: as above; a shared `Wait` has no methods.
 unsafe impl Sync for Wait {}
 
-impl Pin {
-    /// Calls back once when the process has ended, also if it has already. The callback must neither block nor panic.
+impl ProcessHandle {
+    /// Calls `callback` once when the process has ended, or now if it has ended already. The
+    /// callback must neither block nor panic.
     pub fn on_exit(&self, callback: impl Fn() + Send + Sync + 'static) -> Result<Wait, Errno> {
         let callback: *mut Callback = Box::into_raw(Box::new(Box::new(callback)));
         let mut registration = std::ptr::null_mut();
-        // SAFETY: the handle is open, and stays so for as long as somebody may wait for it: whoever holds the `Wait` holds us.
-        // The callback lives until the registration is gone.
+        // SAFETY: the handle is open, and stays open during the wait, because the owner of the
+        // `Wait` also owns this handle. The callback lives until the registration is gone.
         let registered = unsafe {
             RegisterWaitForSingleObject(
                 &raw mut registration,
@@ -45,7 +47,7 @@ impl Pin {
         };
         if registered == 0 {
             let errno = Errno::last();
-            // SAFETY: it was made above, and nobody else has it.
+            // SAFETY: created above, and no other code has the pointer.
             drop(unsafe { Box::from_raw(callback) });
             return Err(errno);
         }
@@ -53,21 +55,22 @@ impl Pin {
     }
 }
 
-/// What the system calls.
+/// The function that the system calls.
 ///
 /// # Safety
-/// The pointer must be the one that was registered.
-// SAFETY: as long as somebody is registered, its callback is not freed.
+/// The pointer must be the registered one.
+// SAFETY: the callback is not freed while the wait is registered.
 unsafe extern "system" fn call(callback: *mut c_void, _timed_out: bool) {
-    // SAFETY: it is what was registered, and is not freed before the registration is gone.
+    // SAFETY: this is the registered pointer, and it is freed only after the registration is gone.
     let callback = unsafe { &*callback.cast::<Callback>() };
     callback();
 }
 
 impl Drop for Wait {
     fn drop(&mut self) {
-        // SAFETY: the registration is ours. With this handle the call returns when the callback is not running any more. If it fails, that
-        // is not so, and the callback must not be freed.
+        // SAFETY: the registration is ours. With INVALID_HANDLE_VALUE the call returns only when
+        // the callback does not run any more. If the call fails, the callback may still run and
+        // must not be freed.
         unsafe {
             if UnregisterWaitEx(self.registration, INVALID_HANDLE_VALUE) != 0 {
                 drop(Box::from_raw(self.callback));

@@ -1,9 +1,12 @@
-//! Here SIGPIPE, waiting and close-on-exec are properties of a socket, and no socket of this family keeps messages apart and tells of its
-//! end at once: so a message has its length in front.
+//! Sockets on macOS: non-blocking mode, no SIGPIPE and close-on-exec are properties of a socket.
 //!
-//! A descriptor is close-on-exec a moment after it was made. In the bot somebody else may start a process in that moment. What Node (libuv)
-//! starts gets no descriptors but those meant for it (`POSIX_SPAWN_CLOEXEC_DEFAULT`), and our zygote closes what it was not meant to get.
-//! Zygote, keeper and blank have one thread.
+//! No Unix socket on macOS both preserves message boundaries and reports end of file. So each
+//! message begins with its length.
+//!
+//! A file descriptor becomes close-on-exec only after its creation. Between the two calls, another
+//! thread of the bot can start a process. That process does not inherit the descriptor: libuv
+//! passes only chosen descriptors (`POSIX_SPAWN_CLOEXEC_DEFAULT`), and the zygote closes all
+//! others. Zygote, keeper and exec stub have one thread, so they have no such race.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
@@ -13,13 +16,13 @@ use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
 use nix::libc;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, socketpair};
 
-pub const QUIETLY: MsgFlags = MsgFlags::empty();
+pub const NO_SIGPIPE: MsgFlags = MsgFlags::empty();
 pub const CLOSE_ON_EXEC: MsgFlags = MsgFlags::empty();
 
-/// The length of a message is sent in so many bytes.
+/// Size of the length that precedes each message.
 const LENGTH: usize = 4;
 
-/// A new stream socket for a conversation, both ends close-on-exec.
+/// A new pair of stream sockets for messages. Both are close-on-exec.
 pub fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
     let (one, other) = stream_pair()?;
     tame(&one);
@@ -27,7 +30,8 @@ pub fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
     Ok((one, other))
 }
 
-/// A new stream socket, of which one end is a command's: to a command it is what any pipe would be.
+/// A new pair of stream sockets. The command gets one of them as a standard stream. So both keep
+/// the default properties: they block and raise SIGPIPE, like a pipe.
 pub fn stream_pair() -> Result<(OwnedFd, OwnedFd), Errno> {
     let (one, other) = socketpair(AddressFamily::Unix, SockType::Stream, None, SockFlag::empty())?;
     close_on_exec(&one)?;
@@ -35,12 +39,13 @@ pub fn stream_pair() -> Result<(OwnedFd, OwnedFd), Errno> {
     Ok((one, other))
 }
 
-/// A new socket for messages, both ends close-on-exec.
+/// A new pair of sockets for messages. Both are close-on-exec.
 pub fn message_pair() -> Result<(OwnedFd, OwnedFd), Errno> {
     pair()
 }
 
-/// Makes a socket of ours never block and never raise SIGPIPE: `send` takes no flags for either. If that fails, it is no socket.
+/// Makes a socket non-blocking, and prevents SIGPIPE. On macOS `send` has no flags for that. Errors
+/// are ignored: it fails only if the descriptor is not a socket.
 pub fn tame(socket: &impl AsFd) {
     let socket = socket.as_fd();
     if let Ok(flags) = fcntl(socket, FcntlArg::F_GETFL) {
@@ -48,7 +53,7 @@ pub fn tame(socket: &impl AsFd) {
         let _ = fcntl(socket, FcntlArg::F_SETFL(flags));
     }
     let on: libc::c_int = 1;
-    // SAFETY: the option is one integer, which lives here.
+    // SAFETY: the option is one integer, a local variable.
     unsafe {
         let size = libc::socklen_t::try_from(size_of_val(&on)).unwrap_or(4);
         let value = (&raw const on).cast();
@@ -60,24 +65,31 @@ pub fn close_on_exec(fd: &impl AsFd) -> Result<(), Errno> {
     fcntl(fd.as_fd(), FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).map(drop)
 }
 
-/// Sends one message, the descriptors with it.
+/// Sends one message with file descriptors.
 pub fn send_message(socket: &impl AsFd, bytes: &[u8], fds: &[RawFd]) -> Result<(), Errno> {
     let length = u32::try_from(bytes.len()).map_err(|_| Errno::EMSGSIZE)?;
     super::send_all(socket, &[&length.to_le_bytes(), bytes].concat(), fds)
 }
 
-/// Receives one message, or waits for it. 0 bytes: the end.
+/// Like [`send_message`], but fails at once if the socket buffer is full (`ETIMEDOUT`).
+pub fn send_message_now(socket: &impl AsFd, bytes: &[u8], fds: &[RawFd]) -> Result<(), Errno> {
+    let length = u32::try_from(bytes.len()).map_err(|_| Errno::EMSGSIZE)?;
+    super::send_within(socket, &[&length.to_le_bytes(), bytes].concat(), fds, Duration::ZERO)
+}
+
+/// Receives one message, and waits if there is none. Returns 0 at end of file.
 pub fn receive_message(
     socket: &impl AsFd,
     buffer: &mut [u8],
     fds: &mut Vec<OwnedFd>,
 ) -> Result<usize, Errno> {
-    receive_message_within(socket, buffer, fds, super::FOR_EVER)
+    receive_message_within(socket, buffer, fds, super::FOREVER)
 }
 
-/// Like [`receive_message`], but waits no longer than `limit` for each part (`ETIMEDOUT`).
+/// Like [`receive_message`], but waits at most `limit` for each part (`ETIMEDOUT`).
 ///
-/// Its length first, and no byte more: descriptors come with the first byte of a message, and the next one's are not ours to take.
+/// It reads the length first, and never a byte of the next message: that byte would bring the next
+/// message's file descriptors.
 pub fn receive_message_within(
     socket: &impl AsFd,
     buffer: &mut [u8],
@@ -93,7 +105,7 @@ pub fn receive_message_within(
     if fill(socket, message, fds, limit)? { Ok(length) } else { Ok(0) }
 }
 
-/// False at the end.
+/// Fills the buffer. False at end of file.
 fn fill(
     socket: &impl AsFd,
     buffer: &mut [u8],
@@ -110,13 +122,15 @@ fn fill(
     Ok(true)
 }
 
-pub fn received(fds: &[OwnedFd]) {
+/// Makes received file descriptors close-on-exec.
+pub fn set_close_on_exec(fds: &[OwnedFd]) {
     for fd in fds {
         let _ = close_on_exec(fd);
     }
 }
 
-/// That there is no room for the descriptors of a message is told in other words.
-pub fn told(errno: Errno) -> Errno {
+/// Translates an error of `recvmsg`: macOS returns EMSGSIZE if the process has too few free file
+/// descriptors.
+pub fn receive_error(errno: Errno) -> Errno {
     if errno == Errno::EMSGSIZE { Errno::EMFILE } else { errno }
 }

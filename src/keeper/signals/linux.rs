@@ -1,4 +1,4 @@
-//! By a descriptor of the kernel's.
+//! Signals on Linux, through a signalfd.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -7,33 +7,36 @@ use nix::libc;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
-/// Every signal as in a fresh process. What the bot ignores or blocks is no business of its commands, and an
-/// ignored signal would survive `exec`.
+/// Restores the default action of every signal, and unblocks all.
 ///
-/// The raw call, because the C library refuses to touch two signals of its own (32 and 33), and its `posix_spawn`, with
-/// which we are started, leaves just those ignored.
+/// Commands must not inherit the bot's ignored or blocked signals, which `exec` preserves.
+///
+/// It uses the raw system call, because the C library refuses to change its own signals 32 and 33.
+/// Its `posix_spawn`, which starts the zygote, leaves these two ignored.
 pub fn reset() -> Result<(), Errno> {
-    /// What the kernel takes for "the default action": no handler, no flags, no restorer, an empty mask.
+    /// The kernel's structure for the default action: no handler, flags or restorer, an empty mask.
     const DEFAULT: [u64; 4] = [0; 4];
     const MASK_SIZE: usize = 8;
     for number in 1..=64 {
-        // SAFETY: the structure is as long as the kernel's on every 64-bit Linux, and no handler is installed. SIGKILL and
-        // SIGSTOP refuse, which is fine.
+        // The call fails for SIGKILL and SIGSTOP, which cannot be changed.
+        // SAFETY: the structure has the kernel's size on every 64-bit Linux. No handler is
+        // installed, and the null pointer means that the old action is not returned.
         unsafe {
-            let nowhere = std::ptr::null_mut::<u64>();
-            libc::syscall(libc::SYS_rt_sigaction, number, DEFAULT.as_ptr(), nowhere, MASK_SIZE);
+            let old_action = std::ptr::null_mut::<u64>();
+            libc::syscall(libc::SYS_rt_sigaction, number, DEFAULT.as_ptr(), old_action, MASK_SIZE);
         }
     }
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None)
 }
 
-/// The signals a keeper listens to, as a descriptor: a child's end, and requests to end by whoever may signal us. All others
-/// are put aside, so that nobody ends a keeper by accident.
+/// Watches the signals of a keeper: SIGCHLD, and the signals that request its end.
+///
+/// It blocks all other signals, so that no process ends a keeper by accident.
 pub fn listen() -> Result<Signals, Errno> {
     signals(&[Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP])
 }
 
-/// The one that a zygote listens to.
+/// Watches SIGCHLD, the only signal that a zygote needs. Blocks all others.
 pub fn listen_for_children() -> Result<Signals, Errno> {
     signals(&[Signal::SIGCHLD])
 }
@@ -47,18 +50,18 @@ fn signals(signals: &[Signal]) -> Result<Signals, Errno> {
     SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).map(Signals)
 }
 
-/// Readable when one has come.
+/// A file descriptor that is readable when a signal has arrived.
 #[derive(Debug)]
 pub struct Signals(SignalFd);
 
 impl Signals {
-    /// Takes those that have come. True if one of them asks us to end.
+    /// Takes all signals that have arrived. True if one of them requests the end of this process.
     pub fn take(&self) -> bool {
-        let mut asked = false;
+        let mut must_shut_down = false;
         while let Ok(Some(info)) = self.0.read_signal() {
-            asked |= info.ssi_signo != Signal::SIGCHLD as u32;
+            must_shut_down |= info.ssi_signo != Signal::SIGCHLD as u32;
         }
-        asked
+        must_shut_down
     }
 }
 

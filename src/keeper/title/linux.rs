@@ -1,4 +1,4 @@
-//! The whole command line is written over.
+//! The title on Linux: it overwrites the whole command line.
 
 use std::fs;
 use std::sync::OnceLock;
@@ -7,7 +7,7 @@ use super::ROOM;
 
 static AREA: OnceLock<(usize, usize)> = OnceLock::new();
 
-/// Finds the stretch. To be called once, before any fork.
+/// Finds the memory of the command line. Call it once, before any fork.
 pub fn locate() {
     AREA.get_or_init(|| {
         let stat = fs::read("/proc/self/stat").unwrap_or_default();
@@ -20,7 +20,7 @@ pub fn locate() {
     });
 }
 
-/// Shows `name` as the process's short name and `title` as its command line. Without room only the former.
+/// Sets the process's short name, and its command line if there is space for it.
 pub fn set(name: &str, title: &str) {
     let _ = std::ffi::CString::new(name).map(|name| nix::sys::prctl::set_name(&name));
     let &(start, end) = AREA.get().unwrap_or(&(0, 0));
@@ -28,8 +28,8 @@ pub fn set(name: &str, title: &str) {
         return;
     }
     let text = &title.as_bytes()[..title.len().min(end - start - 1)];
-    // SAFETY: the kernel put our arguments between these two addresses, on the stack, writable; nothing of this
-    // program refers to them any more.
+    // SAFETY: the kernel has placed the arguments between these two addresses. The memory is on the
+    // stack and writable, and this program no longer refers to it.
     unsafe {
         let area = std::slice::from_raw_parts_mut(start as *mut u8, end - start);
         area.fill(0);

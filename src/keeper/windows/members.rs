@@ -1,4 +1,5 @@
-//! Writing down who is in the job of a run that outlives its bot: they are found by that when bot and root are gone.
+//! Records the members of a run that outlives its bot. A reaper finds them by that record when both
+//! the bot and the root are gone.
 
 use std::time::Duration;
 
@@ -7,35 +8,40 @@ use crate::contain::job::Job;
 use crate::identity::ProcessRef;
 use crate::registry::Entry;
 
-/// How often it is written down who is in a job.
-pub const NOTE_EVERY: Duration = Duration::from_millis(100);
+/// Minimum interval between two writes of a job's members.
+pub const RECORD_EVERY: Duration = Duration::from_millis(100);
 
-/// Who was written down, and whether somebody is at it.
+/// The keeper's state of the record.
 #[derive(Default)]
 pub struct Members {
-    pub known: Vec<ProcessRef>,
-    pub is_noting: bool,
+    pub recorded: Vec<ProcessRef>,
+    /// A thread is writing the record.
+    pub is_recording: bool,
+    /// The job has changed since that write began.
     pub has_changed: bool,
 }
 
-/// Who was written down.
+/// The result of [`record`].
 #[derive(Debug)]
-pub struct Noted {
+pub struct RecordedMembers {
     pub members: Vec<ProcessRef>,
-    pub is_all: bool,
+    /// False if a member could not be identified.
+    pub is_complete: bool,
 }
 
-/// Writes down who is in a job, if somebody is new.
-pub fn note(job: &Job, entry: &Entry, root: &ProcessRef, known: Vec<ProcessRef>) -> Noted {
-    let Ok(mut members) = job.processes() else { return Noted { members: known, is_all: true } };
-    // Whoever is just being made may not have a name yet.
-    let is_all = job.active().is_ok_and(|active| members.len() >= active as usize);
+/// Writes the members of a job to the registry, if there is a new one.
+pub fn record(job: &Job, entry: &Entry, root: &ProcessRef, recorded: Vec<ProcessRef>) -> RecordedMembers {
+    let Ok(mut members) = job.processes() else {
+        return RecordedMembers { members: recorded, is_complete: true };
+    };
+    // A process that is being created cannot be identified yet.
+    let is_complete = job.active().is_ok_and(|active| members.len() >= active as usize);
     members.retain(|member| member != root);
     members.truncate(MAX_LISTED);
-    // Who is gone does no harm there.
-    if members.iter().all(|member| known.contains(member)) {
-        return Noted { members: known, is_all };
+    // The record may contain exited members: a reaper verifies identities.
+    if members.iter().all(|member| recorded.contains(member)) {
+        return RecordedMembers { members: recorded, is_complete };
     }
     entry.members(members.clone());
-    Noted { members, is_all }
+    RecordedMembers { members, is_complete }
 }

@@ -6,8 +6,8 @@ use nix::sys::termios::{LocalFlags, OutputFlags, SetArg, tcgetattr, tcsetattr};
 
 use super::*;
 
-/// A terminal that says and takes bytes as they are, both its streams, and the command's side.
-fn raw() -> (Terminal, UnixStream, UnixStream, File) {
+/// A terminal that does not change bytes, its two streams, and the command's side.
+fn raw_terminal() -> (Terminal, UnixStream, UnixStream, File) {
     let pair = Pair::open(Size { cols: 80, rows: 24 }).unwrap();
     let mut modes = tcgetattr(pair.slave()).unwrap();
     modes.output_flags.remove(OutputFlags::OPOST);
@@ -22,59 +22,59 @@ fn raw() -> (Terminal, UnixStream, UnixStream, File) {
 }
 
 #[test]
-fn everything_said_before_the_end_arrives_although_somebody_else_holds_the_terminal() {
-    let (terminal, _stdin, mut stdout, mut command) = raw();
-    let said: Vec<u8> = (0..1_000_000u32).map(|n| n.to_le_bytes()[0]).collect();
-    let expected = said.clone();
+fn all_output_before_the_end_arrives_although_another_process_holds_the_terminal() {
+    let (terminal, _stdin, mut stdout, mut command) = raw_terminal();
+    let written: Vec<u8> = (0..1_000_000u32).map(|n| n.to_le_bytes()[0]).collect();
+    let expected = written.clone();
     let writer = std::thread::spawn(move || {
-        command.write_all(&said).unwrap();
-        terminal.over();
+        command.write_all(&written).unwrap();
+        terminal.finish();
         command
     });
-    let mut heard = Vec::new();
-    stdout.read_to_end(&mut heard).unwrap();
-    assert!(heard == expected, "{} of {} bytes", heard.len(), expected.len());
-    let mut stranger = writer.join().unwrap();
-    assert!(stranger.write_all(b"x").is_err(), "hung up, once it was over");
+    let mut read = Vec::new();
+    stdout.read_to_end(&mut read).unwrap();
+    assert!(read == expected, "{} of {} bytes", read.len(), expected.len());
+    let mut other_holder = writer.join().unwrap();
+    assert!(other_holder.write_all(b"x").is_err(), "the terminal hangs up after the end");
 }
 
 #[test]
-fn what_is_typed_waits_until_it_is_read() {
-    let (_terminal, mut stdin, _stdout, command) = raw();
+fn input_waits_until_the_command_reads_it() {
+    let (_terminal, mut stdin, _stdout, command) = raw_terminal();
     let typed = "a line that is neither long nor short\n".repeat(50_000);
     let expected = typed.clone();
     let writer = std::thread::spawn(move || stdin.write_all(typed.as_bytes()));
-    let heard = std::io::read_to_string(&command).unwrap();
-    assert!(heard == expected, "{} of {} bytes", heard.len(), expected.len());
+    let read = std::io::read_to_string(&command).unwrap();
+    assert!(read == expected, "{} of {} bytes", read.len(), expected.len());
     writer.join().unwrap().unwrap();
 }
 
 #[test]
-fn whoever_is_not_read_is_held_up_and_loses_nothing() {
-    let (terminal, _stdin, mut stdout, mut command) = raw();
+fn a_command_blocks_while_the_bot_does_not_read_and_loses_no_output() {
+    let (terminal, _stdin, mut stdout, mut command) = raw_terminal();
     let flags = nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::O_NONBLOCK);
     nix::fcntl::fcntl(&command, flags).unwrap();
-    let mut said = 0;
-    // As soon as nobody makes room for a while, all buffers are full.
+    let mut written = 0;
+    // If no write succeeds for a while, all buffers are full.
     let mut since = std::time::Instant::now();
     while since.elapsed() < std::time::Duration::from_millis(200) {
         if let Ok(count) = command.write(&[b'x'; 1000]) {
-            said += count;
+            written += count;
             since = std::time::Instant::now();
         }
-        assert!(said < 64 << 20, "nobody has held it up");
+        assert!(written < 64 << 20, "there is no back-pressure");
     }
-    terminal.over();
-    let mut heard = Vec::new();
-    stdout.read_to_end(&mut heard).unwrap();
-    assert_eq!(heard.len(), said);
+    terminal.finish();
+    let mut read = Vec::new();
+    stdout.read_to_end(&mut read).unwrap();
+    assert_eq!(read.len(), written);
 }
 
 #[test]
-fn a_terminal_that_nobody_can_read_any_more_is_hung_up() {
-    let (terminal, _stdin, stdout, mut command) = raw();
+fn a_terminal_hangs_up_when_the_bot_has_closed_its_output() {
+    let (terminal, _stdin, stdout, mut command) = raw_terminal();
     drop(stdout);
-    // It is noticed with the next output.
+    // The relay detects it at the next output.
     while command.write_all(b"x").is_ok() {
         std::thread::yield_now();
     }

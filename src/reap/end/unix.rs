@@ -1,29 +1,30 @@
-//! A keeper that does not do its part.
+//! Handles a keeper that does not end its run.
 
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::libc;
 
-use super::{LONGEST, PATIENCE, PERSISTENCE};
+use super::{MAX_WAIT, REPORT_LIMIT, RETRY_LIMIT};
 use crate::contain::tracer;
 use crate::identity::stat::Stat;
 use crate::identity::{ProcessRef, State, read_stat};
 
-/// How long a process that was killed usually takes to die.
-const DYING: Duration = Duration::from_millis(50);
+/// Time that a killed process usually takes to exit.
+const EXIT_TIME: Duration = Duration::from_millis(50);
 
-/// One that was stopped is woken.
+/// Wakes the keeper with SIGCONT, in case it is stopped.
 pub fn wake(keeper: &ProcessRef, root: &ProcessRef) {
-    if keeps(keeper, root) {
+    if is_keeper_of(keeper, root) {
         let _ = keeper.signal(libc::SIGCONT);
     }
 }
 
-/// Has it end its run in the one way that every version of it understands, or kills it: then its tree is anybody's to end. False if
-/// it is not that run's keeper at all.
-pub fn overcome(keeper: &ProcessRef, root: &ProcessRef, errno: Errno, grace: Duration) -> bool {
-    if !keeps(keeper, root) {
+/// Makes the keeper end its run with SIGTERM, which every version understands, or kills it. After
+/// that, its tree can be ended from outside. Returns false if the process is not the keeper of that
+/// run.
+pub fn force_stop(keeper: &ProcessRef, root: &ProcessRef, errno: Errno, grace: Duration) -> bool {
+    if !is_keeper_of(keeper, root) {
         return false;
     }
     if errno == Errno::EPROTO {
@@ -33,37 +34,41 @@ pub fn overcome(keeper: &ProcessRef, root: &ProcessRef, errno: Errno, grace: Dur
     kill(keeper)
 }
 
-/// Waits until it is dead, too: what it kept is anybody's only then. One of its tree may hold it at its exit.
+/// Kills the keeper and waits until it is dead, because only then its tree can be ended from
+/// outside. A member that traces the keeper can block its exit, so this kills the tracer.
 fn kill(keeper: &ProcessRef) -> bool {
-    let Ok(pin) = keeper.pinned() else { return false };
-    if pin.signal(libc::SIGKILL).is_err() {
+    let Ok(handle) = keeper.open_handle() else { return false };
+    if handle.signal(libc::SIGKILL).is_err() {
         return false;
     }
-    let give_up_at = Instant::now() + PERSISTENCE;
-    while pin.wait_exited(Some(DYING)) == Ok(false) && Instant::now() < give_up_at {
+    let give_up_at = Instant::now() + RETRY_LIMIT;
+    while handle.wait_exited(Some(EXIT_TIME)) == Ok(false) && Instant::now() < give_up_at {
         tracer::kill_own_tracer(keeper);
     }
     true
 }
 
-/// Asks a keeper of another version, and waits for it. Should it not, its tree falls to whoever looks from outside.
+/// Sends SIGTERM to a keeper of another version, and waits. If it does not exit, kills it; then its
+/// tree is ended from outside.
 fn shut_down(keeper: &ProcessRef, grace: Duration) {
-    if let Ok(pin) = keeper.pinned()
-        && pin.signal(libc::SIGTERM).is_ok()
-        && pin.wait_exited(Some(grace.saturating_add(PATIENCE).min(LONGEST))) != Ok(true)
+    if let Ok(handle) = keeper.open_handle()
+        && handle.signal(libc::SIGTERM).is_ok()
+        && handle.wait_exited(Some(grace.saturating_add(REPORT_LIMIT).min(MAX_WAIT))) != Ok(true)
     {
         kill(keeper);
     }
 }
 
-/// Whether this process keeps that root: then, and only then, it may be signalled as its keeper. A file can name anybody. (To talk
-/// to it needs no such proof: whoever does not know the root is not listened to.)
+/// Whether this process is the keeper of that root. Only then may it be signalled as its keeper,
+/// because a registry file can name any process. (A cancel message needs no such proof: the answer
+/// of a process that does not know the root is ignored.)
 ///
-/// It must call itself a keeper, and be the root's parent. That is proof as long as both exist, and a keeper holds its root,
-/// dead or alive, until nothing is left of the tree.
-fn keeps(keeper: &ProcessRef, root: &ProcessRef) -> bool {
-    let is_keeper =
-        |stat: &Stat| stat.start == keeper.start && stat.comm == crate::keeper::NAME && !stat.is_dead();
+/// The process must have the name of a keeper, and be the root's parent. That is proof while both
+/// exist. A keeper does not reap its root until nothing of the tree is left.
+fn is_keeper_of(keeper: &ProcessRef, root: &ProcessRef) -> bool {
+    let is_keeper = |stat: &Stat| {
+        stat.start == keeper.start && stat.comm == crate::identity::helpers::KEEPER_NAME && !stat.is_dead()
+    };
     let is_its_root = |stat: &Stat| stat.start == root.start && stat.ppid == keeper.pid;
     keeper.state() == State::Alive
         && root.boot == keeper.boot

@@ -1,4 +1,5 @@
-//! A bot that does not do its part as the keeper of its runs. It is nobody's to be touched, whatever a file says.
+//! On Windows the bot is the keeper of its runs. An unresponsive bot is never signalled, whatever a
+//! registry file says.
 
 use std::time::Duration;
 
@@ -7,6 +8,6 @@ use crate::identity::ProcessRef;
 
 pub fn wake(_bot: &ProcessRef, _root: &ProcessRef) {}
 
-pub fn overcome(_bot: &ProcessRef, _root: &ProcessRef, _errno: Errno, _grace: Duration) -> bool {
+pub fn force_stop(_bot: &ProcessRef, _root: &ProcessRef, _errno: Errno, _grace: Duration) -> bool {
     false
 }

@@ -1,4 +1,4 @@
-//! What a process runs, and where: `/proc`.
+//! The command line and the working directory of a process, from `/proc`.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -8,12 +8,12 @@ use super::Details;
 use crate::identity::read_stat;
 use crate::identity::stat::Stat;
 
-/// A command line is read up to here. What gives a process its name is at the beginning.
+/// Bytes read of a command line. The names are at its start.
 const LINE_LIMIT: u64 = 4096;
 
-/// `None` for other users' processes, for those of the kernel, and for what has ended.
+/// `None` for a process of another user, a kernel thread, and an ended process.
 ///
-/// All of it was read of one process, if that still has its number afterwards.
+/// If the process still has its PID after the reads, all values are from this process.
 pub fn details(stat: &Stat) -> Option<Details> {
     let folder = format!("/proc/{}", stat.pid);
     if fs::metadata(&folder).ok()?.uid() != nix::unistd::geteuid().as_raw() {
@@ -21,14 +21,15 @@ pub fn details(stat: &Stat) -> Option<Details> {
     }
     let words = words(&folder)?;
     let directory = fs::read_link(format!("{folder}/cwd")).ok();
-    let is_still_it = read_stat(stat.pid).is_ok_and(|again| again.start == stat.start && !again.is_dead());
-    is_still_it.then_some(Details { words, directory })
+    let is_same_process =
+        read_stat(stat.pid).is_ok_and(|again| again.start == stat.start && !again.is_dead());
+    is_same_process.then_some(Details { words, directory })
 }
 
 fn words(folder: &str) -> Option<Vec<String>> {
     let mut line = Vec::new();
     File::open(format!("{folder}/cmdline")).ok()?.take(LINE_LIMIT).read_to_end(&mut line).ok()?;
-    // A title is shorter than what it was written over: the rest is NULs.
+    // A process title is shorter than the command line that it replaced; the rest is NULs.
     let end = line.iter().rposition(|&byte| byte != 0)?;
     Some(
         line[..=end]

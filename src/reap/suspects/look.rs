@@ -1,4 +1,4 @@
-//! Looks for suspects, and ends those that somebody wants ended.
+//! Searches for suspects, and ends those that the caller selects.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -16,13 +16,13 @@ use super::windows::details;
 use super::{Id, Scene, Seen, Suspect, suspects};
 use crate::contain::outside::{Scan, Target, end_tree};
 use crate::identity::{ProcessRef, State};
+use crate::reap::in_parallel;
 use crate::reap::observe::target;
-use crate::reap::{at_once, end::failure_of};
-use crate::registry::{Instance, RegistryError};
+use crate::registry::{Contents, Instance, RegistryError, UnreadableContent};
 use crate::run::lifecycle::KILL_LIMIT_MS;
 use crate::run::signal::SIGTERM;
 
-/// Why nobody could be looked for.
+/// Why the search failed.
 #[derive(Debug)]
 pub enum LookError {
     Registry(RegistryError),
@@ -44,37 +44,59 @@ impl fmt::Display for LookError {
         match self {
             Self::Registry(error) => error.fmt(f),
             Self::Processes(error) => {
+                let hint = if cfg!(target_os = "linux") {
+                    "Check that /proc is mounted."
+                } else {
+                    "Check that this user may list processes."
+                };
                 write!(
                     f,
-                    "the processes of this system cannot be looked at: {error}. Nobody was touched. Is /proc mounted?"
+                    "the processes of this system cannot be listed: {error}. No process was signalled. {hint}"
                 )
             }
         }
     }
 }
 
-/// One look at all processes, and at who answers for them.
+/// All processes at one moment, and the owners and runs among them.
 #[derive(Debug)]
 pub struct Look {
     seen: HashMap<i32, Seen>,
     off_limits: HashSet<i32>,
     owners: HashSet<Id>,
     taken: HashSet<Id>,
+    flaw: Option<UnreadableContent>,
 }
 
 impl Look {
-    /// First the processes, then the registry: whoever is entered in between is nobody's suspect. (The other way round it would be.
-    /// And who has left the registry in between has ended, or is nobody's from now on.)
+    /// Fails if the registry could not be read completely. Then a process may belong to an unknown
+    /// entry, so none counts as a suspect.
+    pub fn whole(self) -> Result<Self, LookError> {
+        match self.flaw {
+            Some(UnreadableContent { path, message, .. }) => {
+                let why = format!(
+                    "no suspect was ended, because each may be an owned process that the registry names: {message}"
+                );
+                Err(LookError::Registry(RegistryError::Corrupt { path, why }))
+            }
+            None => Ok(self),
+        }
+    }
+
+    /// Lists the processes first and reads the registry second: a process that is registered in
+    /// between is then no suspect. In the other order it would be one. (A process whose entry is
+    /// removed in between has ended, or belongs to no run from now on.)
     pub fn take(instance: &Instance) -> Result<Self, LookError> {
         let scan = Scan::take().map_err(LookError::Processes)?;
-        let table = instance.registry.load().map_err(LookError::Registry)?;
+        let Contents { table, flaw } = instance.registry.contents().map_err(LookError::Registry)?;
         let mut owners = HashSet::from([id(instance.registry.me())]);
         let mut taken = HashSet::new();
         for record in table.sorted() {
             let is_alive = |owner: &&ProcessRef| scan.state(owner) == State::Alive;
             owners.extend(record.bot_start_token.as_ref().filter(is_alive).map(id));
             let Some(root) = &record.start_token else {
-                // An old entry names its process by number: whoever has that now is not to be suspected for it.
+                // An entry of an old format has only a PID: the process that has it now is no
+                // suspect.
                 taken.extend(ProcessRef::capture(record.pid).ok().as_ref().map(id));
                 continue;
             };
@@ -84,20 +106,20 @@ impl Look {
                 taken.extend(scan.living(&target).map_err(LookError::Processes)?.iter().map(id));
             }
         }
-        let seen = scan.everybody().into_iter().map(|stat| {
+        let seen = scan.all_processes().into_iter().map(|stat| {
             let details = details(&stat);
             (stat.pid, Seen { stat, details })
         });
-        Ok(Self { seen: seen.collect(), off_limits: scan.off_limits().clone(), owners, taken })
+        Ok(Self { seen: seen.collect(), off_limits: scan.off_limits().clone(), owners, taken, flaw })
     }
 
     pub fn suspects<'a>(&'a self, project: Option<&'a Path>) -> Vec<Suspect<'a>> {
-        let Self { seen, off_limits, owners, taken } = self;
+        let Self { seen, off_limits, owners, taken, .. } = self;
         suspects(&Scene { seen, off_limits, owners, taken, project })
     }
 }
 
-/// What has become of a suspect that was to be ended.
+/// The outcome for a suspect that the caller wanted to end.
 #[derive(Debug, Serialize)]
 pub struct Settled {
     pub outcome: Outcome,
@@ -113,22 +135,24 @@ pub enum Outcome {
     Failed,
 }
 
-/// Ends suspects, and what descends from them: SIGTERM, `grace`, SIGKILL. One outcome for each. Blocks for as long as the grace.
+/// Ends suspects and their descendants: SIGTERM, `grace`, SIGKILL. Returns one outcome per process.
+/// Blocks up to the grace period.
 ///
-/// They were seen a while ago, and a bot may have entered one of them since, or become one itself. So there is another look, and only who
-/// is still to be suspected is touched; each by its identity, which has the last word at every signal.
+/// The caller saw the suspects some time ago. Since then, a bot may have registered one, or one may
+/// have become a bot. So this searches again and ends only processes that are still suspects. Each
+/// signal verifies the identity once more.
 pub fn end(
     instance: &Instance,
     wanted: Vec<ProcessRef>,
     project: Option<&Path>,
     grace: Duration,
 ) -> Result<Vec<Settled>, LookError> {
-    let look = Look::take(instance)?;
+    let look = Look::take(instance)?.whole()?;
     let suspected: HashSet<Id> =
         look.suspects(project).iter().map(|suspect| (suspect.stat.pid, suspect.stat.start)).collect();
-    Ok(at_once(wanted, |process| {
-        // A token of another boot or namespace has numbers that mean somebody else here.
-        let is_suspect = process.without_a_look().is_none() && suspected.contains(&id(&process));
+    Ok(in_parallel(wanted, |process| {
+        // The PID of a token from another boot or namespace belongs to another process here.
+        let is_suspect = process.state_without_lookup().is_none() && suspected.contains(&id(&process));
         if is_suspect { end_one(&process, grace) } else { untouched(&process) }
     }))
 }
@@ -136,9 +160,11 @@ pub fn end(
 fn end_one(root: &ProcessRef, grace: Duration) -> Settled {
     let target = Target {
         root,
-        // Whoever leads a group need not have started who is in it: in a pipeline at a terminal that may be a bot.
+        // A group leader has not necessarily started the members of its group: in a pipeline at a
+        // terminal, a member may be a bot.
         leads_group: false,
-        run_id: None,
+        spawned: false,
+        cookie_key: None,
         members: &[],
         #[cfg(unix)]
         cgroup: None,
@@ -146,17 +172,17 @@ fn end_one(root: &ProcessRef, grace: Duration) -> Settled {
         job: None,
     };
     let ended = end_tree(&target, SIGTERM, grace, Duration::from_millis(KILL_LIMIT_MS));
-    let error = failure_of(&ended.survivors);
-    // It was alive a moment ago. If it is not found any more, that is because another suspect, above it, was ended.
+    let error = ended.failure();
+    // It was alive a moment ago. If it is gone now, another suspect that is its ancestor was ended.
     let outcome = if error.is_some() { Outcome::Failed } else { Outcome::Ended };
     Settled { outcome, error }
 }
 
 fn untouched(process: &ProcessRef) -> Settled {
     let why = match process.state() {
-        State::Exited | State::Recycled => "it had ended by the time it was to be ended",
+        State::Exited | State::Recycled => "it had already ended by itself",
         State::Alive | State::Unknown => {
-            "it is no suspect any more: somebody answers for it, or it has moved on"
+            "it is no suspect any more: it has an owner now, or has left the project directory"
         }
     };
     Settled { outcome: Outcome::Skipped, error: Some(why.to_owned()) }
@@ -164,4 +190,17 @@ fn untouched(process: &ProcessRef) -> Settled {
 
 fn id(process: &ProcessRef) -> Id {
     (process.pid, process.start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// macOS and Windows have no /proc.
+    #[test]
+    fn an_error_names_proc_only_on_linux() {
+        let message = LookError::Processes(io::Error::other("no permission")).to_string();
+        assert!(message.contains("no permission. No process was signalled."), "{message}");
+        assert_eq!(message.contains("/proc"), cfg!(target_os = "linux"), "{message}");
+    }
 }

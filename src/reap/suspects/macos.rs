@@ -1,4 +1,4 @@
-//! What a process runs, and where: `sysctl` and `libproc`.
+//! The command line and the working directory of a process, from `sysctl` and `libproc`.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -11,9 +11,9 @@ use crate::identity::macos::arguments;
 use crate::identity::read_stat;
 use crate::identity::stat::Stat;
 
-/// `None` for other users' processes, and for what has ended.
+/// `None` for a process of another user, and an ended process.
 ///
-/// All of it was read of one process, if that still has its number afterwards.
+/// If the process still has its PID after the reads, all values are from this process.
 pub fn details(stat: &Stat) -> Option<Details> {
     if user(stat.pid)? != nix::unistd::geteuid().as_raw() {
         return None;
@@ -21,8 +21,9 @@ pub fn details(stat: &Stat) -> Option<Details> {
     let text = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
     let words = arguments(stat.pid, |all| all.words().map(text).collect::<Vec<_>>())?;
     let directory = directory(stat.pid);
-    let is_still_it = read_stat(stat.pid).is_ok_and(|again| again.start == stat.start && !again.is_dead());
-    is_still_it.then_some(Details { words, directory })
+    let is_same_process =
+        read_stat(stat.pid).is_ok_and(|again| again.start == stat.start && !again.is_dead());
+    is_same_process.then_some(Details { words, directory })
 }
 
 fn user(pid: i32) -> Option<u32> {
@@ -37,9 +38,10 @@ fn directory(pid: i32) -> Option<PathBuf> {
     Some(OsStr::from_bytes(path).into())
 }
 
-/// `T` must be the structure that goes with the flavor: plain numbers and texts, for which all zeroes is a value.
+/// Calls `proc_pidinfo`. `T` must be the structure of the flavor: plain data, for which all zeroes
+/// is a valid value.
 fn info<T>(pid: i32, flavor: i32) -> Option<T> {
-    // SAFETY: as the caller has promised; the kernel fills it in up to the length given.
+    // SAFETY: the caller guarantees `T`. The kernel fills at most `size` bytes.
     unsafe {
         let mut info: T = std::mem::zeroed();
         let size = i32::try_from(size_of::<T>()).ok()?;

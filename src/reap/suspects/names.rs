@@ -1,29 +1,30 @@
-//! What a process is called by. Pure: its command line in, names out.
+//! The names of a process. Pure: its command line in, names out.
 //!
-//! Only the program, and the script or package that it runs if it is there to run others: `claude` in `grep claude notes.md` is
-//! nobody's name.
+//! The names are those of the program and, if it is a runner, of the script or package that it
+//! runs. `claude` in `grep claude notes.md` is an argument, not a name.
 
-/// Programs that run others, which give them their names. Of Python there are many: see [`is_runner`].
+/// Programs that run others, whose names count too. For Python versions see [`is_runner`].
 const RUNNERS: [&str; 18] = [
     "node", "bun", "deno", "ruby", "perl", "sh", "bash", "dash", "zsh", "npx", "npm", "pnpm", "yarn", "bunx",
     "uvx", "uv", "pipx", "tsx",
 ];
 
-/// What stands between a runner and what it runs.
+/// Words between a runner and the program that it runs.
 const SUBCOMMANDS: [&str; 6] = ["exec", "x", "dlx", "run", "tool", "start"];
 
-/// What is code, and nobody's name.
+/// Options whose value is code, not a name.
 const CODE: [&str; 5] = ["-c", "-e", "-lc", "--eval", "--print"];
 
-/// What a name does not need.
+/// Suffixes that are cut from a name.
 const SUFFIXES: [&str; 11] =
     [".exe", ".cmd", ".bat", ".ps1", ".js", ".mjs", ".cjs", ".ts", ".py", ".sh", ".rb"];
 
-/// The names of a process with this command line: its program's; and if that runs others, the script's without folder and suffix, and
-/// the package's, with its scope and without.
+/// The names of a process with this command line: the name of its program. If the program is a
+/// runner, also the name of the script (without folder and suffix) and of the package (with and
+/// without scope).
 pub fn names(words: &[String]) -> Vec<String> {
     let words: Vec<&str> = match words {
-        // One that has given itself a title has a single word, with everything in it.
+        // A process that has set its title has one word, which contains the whole command line.
         [title] => title.split_whitespace().collect(),
         words => words.iter().map(String::as_str).collect(),
     };
@@ -31,7 +32,7 @@ pub fn names(words: &[String]) -> Vec<String> {
     let program = plain(program);
     let mut names = Vec::new();
     if is_runner(program)
-        && let Some(run) = what_is_run(arguments)
+        && let Some(run) = script_of(arguments)
     {
         names.extend(names_of_script(run));
     }
@@ -46,8 +47,9 @@ fn is_runner(program: &str) -> bool {
     RUNNERS.contains(&program) || program.strip_prefix("python").is_some_and(is_version)
 }
 
-/// The first argument that is no option. One whose value follows as a word of its own leads astray; then nobody is found.
-fn what_is_run<'a>(arguments: &[&'a str]) -> Option<&'a str> {
+/// The first argument that is not an option. If an option has its value in a separate word, that
+/// value is returned instead, and the process is not found.
+fn script_of<'a>(arguments: &[&'a str]) -> Option<&'a str> {
     for argument in arguments {
         if CODE.contains(argument) {
             return None;
@@ -94,7 +96,7 @@ fn without_version(name: &str) -> &str {
     }
 }
 
-/// Without folders and suffix.
+/// Removes folders and suffix.
 fn plain(path: &str) -> &str {
     let name = path.rsplit(is_separator).next().unwrap_or(path);
     let suffix = SUFFIXES.iter().find(|suffix| {
@@ -104,13 +106,13 @@ fn plain(path: &str) -> &str {
     suffix.map_or(name, |suffix| &name[..name.len() - suffix.len()])
 }
 
-/// A backslash is part of a name on Unix; nobody uses one.
+/// On Unix a backslash can be part of a name, but that does not occur in practice.
 fn is_separator(character: char) -> bool {
     matches!(character, '/' | '\\')
 }
 
-/// The words of a command line of Windows, by the rules of the C runtime: backslashes are themselves, except before a quote, where
-/// each pair is one, and an odd one makes the quote text.
+/// Splits a Windows command line by the rules of the C runtime: a backslash is literal, except
+/// before a quote. There, two backslashes are one, and a single one makes the quote literal.
 #[cfg(any(windows, test))]
 pub fn split(line: &str) -> Vec<String> {
     let mut words = Vec::new();
@@ -158,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_goes_by_its_name_without_folder_and_suffix() {
+    fn a_program_name_has_no_folder_and_no_suffix() {
         for (line, expected) in [
             ("/usr/local/bin/claude -p hello", vec!["claude"]),
             ("codex exec", vec!["codex"]),
@@ -170,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_runner_runs_gives_it_its_name() {
+    fn a_runner_also_has_the_names_of_its_script() {
         for (line, expected) in [
             ("node /usr/local/bin/claude -p hello", vec!["node", "claude"]),
             ("node --no-warnings ./cli.mjs", vec!["node", "cli"]),
@@ -194,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn an_argument_is_nobodys_name() {
+    fn an_argument_is_not_a_name() {
         for line in
             ["grep claude notes.md", "vim /src/claude", "node -e claude", "sh -c claude", "pythonic claude"]
         {
@@ -206,14 +208,14 @@ mod tests {
     }
 
     #[test]
-    fn a_title_is_taken_apart() {
+    fn a_process_title_is_split_into_words() {
         let title = ["npm exec @modelcontextprotocol/server-everything stdio".to_owned()];
         assert_eq!(names(&title), ["npm", "@modelcontextprotocol/server-everything", "server-everything"]);
         assert_eq!(names(&["claude".into()]), ["claude"]);
     }
 
     #[test]
-    fn a_command_line_of_windows_is_read_as_the_c_runtime_does() {
+    fn a_windows_command_line_is_split_as_the_c_runtime_does() {
         for (line, expected) in [
             ("", vec![]),
             ("a  b", vec!["a", "b"]),

@@ -1,4 +1,4 @@
-//! Who is suspected, and who must not be.
+//! Which processes are suspects, and which must never be.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -8,10 +8,10 @@ use crate::identity::stat::Stat;
 
 const BOT: i32 = 200;
 const ME: i32 = 300;
-/// Above us.
+/// An ancestor of this process.
 const SHELL: i32 = 299;
 
-/// A bot that is alive and in the registry; we, below a shell; and whoever else a test adds.
+/// A live bot in the registry, this process below a shell, and the processes that a test adds.
 struct Stage {
     seen: HashMap<i32, Seen>,
     owners: HashSet<Id>,
@@ -19,7 +19,7 @@ struct Stage {
     project: Option<PathBuf>,
 }
 
-/// A process of ours with this number, below that one, at work in that directory. It started at its own number.
+/// A process of this user with this PID, parent and directory. Its start time equals its PID.
 fn process(pid: i32, ppid: i32, directory: &str) -> Seen {
     let start = u64::try_from(pid).unwrap();
     let stat = Stat { pid, ppid, comm: "x".into(), state: 'S', threads: 1, start, ..Stat::default() };
@@ -45,7 +45,8 @@ impl Stage {
         self
     }
 
-    /// Each with whether it is in the project, and the owner it descends from.
+    /// `expected`: each suspect, whether it is in the project, and the owner from which it
+    /// descends.
     #[track_caller]
     fn check(&self, expected: &[(i32, bool, Option<i32>)]) {
         let scene = Scene {
@@ -73,13 +74,13 @@ fn called(mut seen: Seen, comm: &str) -> Seen {
 }
 
 #[test]
-fn whoever_is_in_the_project_is_suspected_and_nobody_beside_it() {
+fn only_a_process_in_the_project_directory_is_a_suspect() {
     for (directory, expected) in [
         ("/project", true),
         ("/project/a/b", true),
         ("/project-2", false),
         ("/", false),
-        ("/elsewhere/project", false),
+        ("/other/project", false),
         ("", false),
     ] {
         let expected = if expected { vec![(500, true, None)] } else { Vec::new() };
@@ -88,38 +89,38 @@ fn whoever_is_in_the_project_is_suspected_and_nobody_beside_it() {
 }
 
 #[test]
-fn without_a_project_nobody_is_suspected_for_where_it_is() {
+fn without_a_project_no_process_is_a_suspect_because_of_its_directory() {
     let stage =
         Stage { project: None, ..stage([process(500, 1, "/project"), process(501, BOT, "/project")]) };
     stage.check(&[(501, false, Some(BOT))]);
 }
 
 #[test]
-fn whoever_descends_from_an_owner_is_suspected() {
+fn a_descendant_of_an_owner_is_a_suspect() {
     let below = [process(500, BOT, "/"), process(501, 500, ""), process(502, ME, "/project")];
     stage(below).check(&[(500, false, Some(BOT)), (501, false, Some(BOT)), (502, true, Some(ME))]);
 }
 
 #[test]
-fn nobody_descends_from_who_has_an_owners_number() {
-    // The number is another's now: the owner in the registry was started at another time.
+fn a_process_that_reuses_an_owners_pid_is_no_owner() {
+    // Another process has the PID now: the owner in the registry has another start time.
     let stranger = [process(400, 1, "/"), process(500, 400, "/")];
     stage(stranger).owned_by((400, 7)).check(&[]);
-    // A child that is older than its parent is somebody else's.
+    // A child that is older than its parent is not its child.
     stage([started(process(500, BOT, "/"), 199)]).check(&[]);
 }
 
 #[test]
-fn who_belongs_to_an_entry_is_no_suspect_and_neither_is_what_it_has_started() {
+fn a_process_of_an_entry_and_its_descendants_are_no_suspects() {
     let run = || [process(500, BOT, "/project"), process(501, 500, "/project"), process(502, 1, "/project")];
     stage(run()).taken(&[(500, 500), (502, 502)]).check(&[]);
-    // An entry about somebody who had the number before says nothing.
+    // An entry of a former process with that PID does not count.
     stage(run()).taken(&[(500, 4), (502, 502)]).check(&[(500, true, Some(BOT)), (501, true, Some(BOT))]);
 }
 
 #[cfg(unix)]
 #[test]
-fn who_has_a_keeper_is_somebodys_run_whatever_registry_it_is_in() {
+fn a_process_with_a_keeper_is_no_suspect_whatever_its_registry() {
     let kept = [
         called(process(400, 1, "/"), "owned-zygote"),
         called(process(401, 400, "/project"), "owned-keeper"),
@@ -131,18 +132,18 @@ fn who_has_a_keeper_is_somebodys_run_whatever_registry_it_is_in() {
 
 #[cfg(unix)]
 #[test]
-fn the_nearest_above_decides() {
-    // We are a run ourselves, and so is everything below us; but it is we who have started it.
+fn the_nearest_owner_or_keeper_decides() {
+    // This process is a run itself, and so is everything below it. But it started them itself.
     let mut stage = stage([called(process(250, 1, "/"), "owned-keeper"), process(500, ME, "/")]);
     stage.seen.get_mut(&SHELL).unwrap().stat.ppid = 250;
     stage.check(&[(500, false, Some(ME))]);
 }
 
 #[test]
-fn who_answers_for_others_is_no_suspect() {
-    // An owner, and who is above it.
+fn owners_and_ancestors_of_runs_are_no_suspects() {
+    // An owner and its ancestor.
     stage([process(150, 1, "/project"), process(400, 150, "/project")]).owned_by((400, 400)).check(&[]);
-    // Who is above somebody that belongs to an entry.
+    // An ancestor of a process that belongs to an entry.
     stage([process(400, 1, "/project"), process(500, 400, "/")]).taken(&[(500, 500)]).check(&[]);
 }
 
@@ -153,7 +154,7 @@ fn a_bot_with_another_registry_is_no_suspect() {
 }
 
 #[test]
-fn we_those_above_us_and_those_of_the_system_are_no_suspects() {
+fn this_process_its_ancestors_and_system_processes_are_no_suspects() {
     let mut ours = stage([process(super::LOWEST_PID - 1, 1, "/project"), process(150, 1, "/project")]);
     for pid in [1, SHELL, ME] {
         let directory = Some(PathBuf::from("/project"));
@@ -163,21 +164,21 @@ fn we_those_above_us_and_those_of_the_system_are_no_suspects() {
 }
 
 #[test]
-fn other_users_processes_are_no_suspects_but_lead_to_ours() {
+fn a_process_of_another_user_is_no_suspect_but_its_descendants_are() {
     let mut setuid = process(500, BOT, "/project");
     setuid.details = None;
     stage([setuid, process(501, 500, "/")]).check(&[(501, false, Some(BOT))]);
 }
 
 #[test]
-fn the_dead_are_no_suspects() {
+fn a_zombie_is_no_suspect() {
     let mut zombie = process(500, BOT, "/project");
     zombie.stat.state = 'Z';
     stage([zombie]).check(&[]);
 }
 
 #[test]
-fn a_loop_of_stale_links_ends() {
+fn a_loop_of_stale_links_does_not_hang_the_search() {
     let circle = [
         started(process(500, 501, "/project"), 9),
         started(process(501, 500, "/"), 9),

@@ -1,17 +1,18 @@
-//! What a process runs: as it was started. Where it is at work the system tells nobody else, so it is suspected for its descent only.
+//! The command line of a process. Windows does not report the working directory of another process,
+//! so only descent makes a process a suspect.
 
 use super::{Details, names};
-use crate::identity::Pin;
+use crate::identity::ProcessHandle;
 use crate::identity::stat::Stat;
 
-/// `None` for what has ended, and for what must not be looked at.
+/// `None` for an ended process, and for one that we have no permission to open.
 pub fn details(stat: &Stat) -> Option<Details> {
-    let pin = Pin::open(stat.pid).ok()?;
-    if pin.start() != Ok(stat.start) || pin.has_ended() {
+    let handle = ProcessHandle::open(stat.pid).ok()?;
+    if handle.start() != Ok(stat.start) || handle.has_ended() {
         return None;
     }
-    let words = pin.command_line().map(|line| names::split(&line)).filter(|words| !words.is_empty());
-    // Its program's name is known in any case.
+    let words = handle.command_line().map(|line| names::split(&line)).filter(|words| !words.is_empty());
+    // If the command line is unreadable, use the name of the program.
     let words = words.unwrap_or_else(|| vec![stat.comm.clone()]);
     Some(Details { words, directory: None })
 }

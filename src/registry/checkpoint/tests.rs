@@ -4,8 +4,9 @@ use super::*;
 use crate::registry::PATIENCE;
 use crate::registry::import::tests::ours;
 use crate::registry::journal::Journal;
+use crate::registry::record::Line;
 
-/// A registry in a folder of its own, which goes with the test.
+/// A registry in its own temporary folder, which is deleted with the value.
 struct Folder(Paths);
 
 impl Folder {
@@ -21,12 +22,16 @@ impl Folder {
         Journal::default().append(&self.0, &journal::encode([&line])).unwrap();
     }
 
-    /// What there is about it to be told.
-    fn checkpoint(&self, seen: &Mutex<LastRead>) -> Vec<Trouble> {
-        let mut trouble = Vec::new();
-        let outcome = Checkpointer::new(self.0.clone()).run(seen, PATIENCE, |_| false, &mut trouble);
+    fn load(&self, view: &mut View) -> Table {
+        view.refresh(&self.0).unwrap().table().clone()
+    }
+
+    /// Makes a checkpoint and returns its warnings.
+    fn checkpoint(&self, seen: &Mutex<View>) -> Vec<Warning> {
+        let mut warnings = Vec::new();
+        let outcome = Checkpointer::new(self.0.clone()).run(seen, PATIENCE, |_| false, &mut warnings);
         assert_eq!(outcome.unwrap(), Outcome::Written);
-        trouble
+        warnings
     }
 }
 
@@ -37,7 +42,7 @@ impl Drop for Folder {
 }
 
 #[test]
-fn at_no_instant_is_there_a_file_that_we_would_have_to_read() {
+fn a_checkpoint_never_leaves_a_file_that_this_process_would_have_to_read() {
     let folder = Folder::new("instant");
     let (seen, done) = (Mutex::default(), AtomicBool::new(false));
     folder.intend(4242);
@@ -51,32 +56,36 @@ fn at_no_instant_is_there_a_file_that_we_would_have_to_read() {
             done.store(true, Ordering::SeqCst);
         });
         while !done.load(Ordering::SeqCst) {
-            let seen = locked(&seen);
-            assert_eq!(seen.as_ref().map(|known| known.stamp), disk::stamp(&folder.0.json));
+            let view = locked(&seen);
+            let stamp = disk::stamp(&folder.0.json);
+            assert!(view.known(stamp).is_some());
+            drop(view);
+            // The mutex is not fair, and the other thread needs it too.
+            std::thread::yield_now();
         }
     });
-    let known = load(&folder.0, &mut locked(&seen)).unwrap();
-    assert_eq!((known.len(), load(&folder.0, &mut None).unwrap()), (201, known));
+    let known = folder.load(&mut locked(&seen));
+    assert_eq!((known.len(), folder.load(&mut View::default())), (201, known));
 }
 
 #[test]
-fn a_damaged_file_is_set_aside_even_if_somebody_has_read_it_before() {
+fn a_checkpoint_sets_a_damaged_file_aside_even_if_this_process_has_read_it_before() {
     let folder = Folder::new("damaged");
     let sound = serde_json::to_string(&ours(4242)).unwrap();
     let text = format!("{{\"version\":1,\"entries\":[{sound},{{\"pid\":\"none\"}}]}}");
     let new = Replacement::write(&folder.0.json, |file| file.write_all(text.as_bytes())).unwrap();
     new.put_in_place().unwrap();
     let seen = Mutex::default();
-    assert_eq!(load(&folder.0, &mut locked(&seen)).unwrap().len(), 1);
+    assert_eq!(folder.load(&mut locked(&seen)).len(), 1);
     folder.intend(4243);
-    let trouble = folder.checkpoint(&seen);
-    assert_eq!(trouble.iter().map(|trouble| trouble.kind).collect::<Vec<_>>(), ["corrupt"]);
-    assert_eq!(std::fs::read_to_string(&trouble[0].path).unwrap(), text);
-    assert_eq!(load(&folder.0, &mut None).unwrap().len(), 2);
+    let warnings = folder.checkpoint(&seen);
+    assert_eq!(warnings.iter().map(|warning| warning.kind).collect::<Vec<_>>(), ["corrupt"]);
+    assert_eq!(std::fs::read_to_string(&warnings[0].path).unwrap(), text);
+    assert_eq!(folder.load(&mut View::default()).len(), 2);
 }
 
-/// A whole line, and one of which the end is not written yet; that end.
-fn half_a_line(folder: &Folder) -> Vec<u8> {
+/// Writes a complete line and the first half of a second one. Returns the second half.
+fn append_half_a_line(folder: &Folder) -> Vec<u8> {
     folder.intend(4242);
     let line = journal::encode([&Line::Intent { entry: Box::new(ours(4243)) }]);
     let (first, rest) = line.split_at(line.len() / 2);
@@ -86,9 +95,9 @@ fn half_a_line(folder: &Folder) -> Vec<u8> {
 }
 
 #[test]
-fn a_line_that_is_being_written_is_not_torn() {
+fn a_checkpoint_waits_for_a_line_that_is_being_written() {
     let folder = Folder::new("half");
-    let rest = half_a_line(&folder);
+    let rest = append_half_a_line(&folder);
     let mut journal = std::fs::OpenOptions::new().append(true).open(&folder.0.journal).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -99,14 +108,14 @@ fn a_line_that_is_being_written_is_not_torn() {
         });
         assert_eq!(folder.checkpoint(&Mutex::default()), []);
     });
-    assert_eq!(load(&folder.0, &mut None).unwrap().len(), 2);
+    assert_eq!(folder.load(&mut View::default()).len(), 2);
 }
 
 #[test]
-fn a_line_that_stays_half_is_torn_and_the_others_are_not() {
+fn a_checkpoint_reports_a_line_that_stays_incomplete_and_applies_the_others() {
     let folder = Folder::new("torn");
-    half_a_line(&folder);
-    let kinds: Vec<_> = folder.checkpoint(&Mutex::default()).iter().map(|trouble| trouble.kind).collect();
+    append_half_a_line(&folder);
+    let kinds: Vec<_> = folder.checkpoint(&Mutex::default()).iter().map(|warning| warning.kind).collect();
     assert_eq!(kinds, ["torn"]);
-    assert_eq!(load(&folder.0, &mut None).unwrap().len(), 1);
+    assert_eq!(folder.load(&mut View::default()).len(), 1);
 }

@@ -3,11 +3,11 @@ use std::process::{Command, Stdio};
 use super::*;
 use crate::registry::journal::Journal;
 
-/// A folder of its own, which goes with the test.
-struct Folder(PathBuf);
+/// A temporary folder, which is deleted with the value.
+pub struct Folder(pub PathBuf);
 
 impl Folder {
-    fn new(name: &str) -> Self {
+    pub fn new(name: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("disk-{}-{name}", std::process::id()));
         make_folder(&folder).unwrap();
         Self(folder)
@@ -30,32 +30,37 @@ fn replacement<'a>(path: &'a Path, text: &str) -> Replacement<'a> {
     Replacement::write(path, |file| file.write_all(text.as_bytes())).unwrap()
 }
 
-/// Replaces it while somebody has it open, who lets go of it after the first attempt that was in vain.
-fn replace_under(reader: File, path: &Path) -> usize {
+/// Replaces the file while `reader` has it open, and closes `reader` after the first failed
+/// attempt. Returns the number of failed attempts.
+fn replace_while_open(reader: File, path: &Path) -> usize {
     let (new, mut reader, mut failures) = (replacement(path, "new"), Some(reader), 0);
     let attempt = || {
-        assert_eq!(std::fs::read_to_string(path).unwrap(), "old", "whole until it is replaced");
+        assert_eq!(
+            std::fs::read_to_string(path).unwrap(),
+            "old",
+            "the file is complete until it is replaced"
+        );
         new.put_in_place().inspect_err(|_| {
             failures += 1;
             reader = None;
         })
     };
-    let put = patiently(Duration::from_secs(60), attempt).unwrap();
+    let put = retry_while_busy(Duration::from_secs(60), attempt).unwrap();
     assert_eq!((std::fs::read_to_string(path).unwrap(), Some(put)), ("new".into(), stamp(path)));
     failures
 }
 
 #[test]
-fn a_file_is_replaced_while_somebody_reads_it() {
+fn a_file_is_replaced_while_another_process_reads_it() {
     let folder = Folder::new("reader");
     let path = folder.file("it", "old");
-    let failures = replace_under(File::open(&path).unwrap(), &path);
+    let failures = replace_while_open(File::open(&path).unwrap(), &path);
     assert!(failures == 0 || cfg!(windows) && failures == 1);
 }
 
 #[test]
 #[cfg(windows)]
-fn somebody_who_shares_nothing_is_waited_for_but_not_forever() {
+fn a_replacement_waits_for_an_unshared_file_up_to_its_limit() {
     use std::os::windows::fs::OpenOptionsExt;
     use windows_sys::Win32::Storage::FileSystem::FILE_SHARE_READ;
 
@@ -63,16 +68,16 @@ fn somebody_who_shares_nothing_is_waited_for_but_not_forever() {
     let path = folder.file("it", "old");
     let scanner = OpenOptions::new().read(true).share_mode(FILE_SHARE_READ).open(&path).unwrap();
     let new = replacement(&path, "never");
-    let error = patiently(Duration::from_millis(20), || new.put_in_place()).unwrap_err();
+    let error = retry_while_busy(Duration::from_millis(20), || new.put_in_place()).unwrap_err();
     assert!(matches!(new.failed(&error), RegistryError::Unwritable { .. }));
-    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1, "nothing is left beside it");
-    assert_eq!(replace_under(scanner, &path), 1);
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 1, "no temporary file is left");
+    assert_eq!(replace_while_open(scanner, &path), 1);
 }
 
 #[test]
-fn what_cannot_be_over_in_a_moment_is_not_tried_again() {
+fn a_permanent_error_is_not_retried() {
     let mut attempts = 0;
-    let result: io::Result<()> = patiently(Duration::from_secs(60), || {
+    let result: io::Result<()> = retry_while_busy(Duration::from_secs(60), || {
         attempts += 1;
         Err(io::ErrorKind::NotFound.into())
     });
@@ -80,21 +85,21 @@ fn what_cannot_be_over_in_a_moment_is_not_tried_again() {
 }
 
 #[test]
-fn a_file_that_is_open_can_be_moved_and_is_not_in_place_then() {
+fn an_open_file_can_be_moved_and_then_is_not_in_place() {
     let folder = Folder::new("moved");
     let paths = Paths::new(folder.0.join("it"));
     let mut open = open_to_append(&paths.journal).unwrap();
     assert!(is_in_place(&open, &paths.journal));
     std::fs::rename(&paths.journal, &paths.old).unwrap();
-    assert!(!is_in_place(&open, &paths.journal), "nothing is there");
+    assert!(!is_in_place(&open, &paths.journal), "the path has no file");
     open.write_all(b"late").unwrap();
     assert_eq!(read(&paths.old).unwrap().unwrap().0, b"late");
     open_to_append(&paths.journal).unwrap();
-    assert!(!is_in_place(&open, &paths.journal), "another one is there");
+    assert!(!is_in_place(&open, &paths.journal), "the path has another file");
 }
 
 #[test]
-fn a_lock_is_of_one_and_disturbs_nobody() {
+fn a_lock_has_one_holder_and_does_not_block_readers_or_writers() {
     let folder = Folder::new("lock");
     let path = folder.0.join("it");
     let (first, mut second) = (open_to_append(&path).unwrap(), open_to_append(&path).unwrap());
@@ -107,7 +112,7 @@ fn a_lock_is_of_one_and_disturbs_nobody() {
 }
 
 #[test]
-fn a_stamp_is_of_one_content() {
+fn a_stamp_changes_with_the_file_and_with_its_content() {
     let folder = Folder::new("stamp");
     let path = folder.file("it", "one");
     let before = stamp(&path).unwrap();
@@ -123,14 +128,14 @@ fn a_stamp_is_of_one_content() {
 }
 
 #[test]
-fn a_folder_in_the_place_of_a_file_is_refused() {
+fn open_refuses_a_folder() {
     let folder = Folder::new("folder");
     assert!(matches!(open(&folder.0, &appending()), Err(Refusal::NotAFile)));
     assert!(matches!(read(&folder.0), Err(RegistryError::NotAFile { .. })));
 }
 
 #[test]
-fn a_link_in_the_place_of_a_file_is_refused_and_leads_nowhere() {
+fn open_refuses_a_symbolic_link_and_leaves_its_target_unchanged() {
     #[cfg(unix)]
     use std::os::unix::fs::symlink;
     #[cfg(windows)]
@@ -141,11 +146,11 @@ fn a_link_in_the_place_of_a_file_is_refused_and_leads_nowhere() {
         (folder.0.join("link"), folder.file("target", "old"), folder.0.join("nothing"));
     for target in [&target, &nothing] {
         if let Err(error) = symlink(target, &link) {
-            println!("skipped: no link can be made here ({error})");
+            println!("skipped: this system cannot create a symbolic link ({error})");
             return;
         }
         if is_wine() && !link.is_symlink() {
-            println!("skipped: this Wine says that it has made a link, and has made none");
+            println!("skipped: this Wine reports success but creates no symbolic link");
             return;
         }
         assert!(matches!(open(&link, &appending()), Err(Refusal::Symlink)));
@@ -156,7 +161,7 @@ fn a_link_in_the_place_of_a_file_is_refused_and_leads_nowhere() {
 }
 
 #[test]
-fn nothing_is_written_to_a_file_with_two_names() {
+fn open_to_extend_refuses_a_file_with_two_names() {
     let folder = Folder::new("names");
     let (target, link) = (folder.file("target", "old"), folder.0.join("link"));
     std::fs::hard_link(&target, &link).unwrap();
@@ -164,7 +169,8 @@ fn nothing_is_written_to_a_file_with_two_names() {
         assert!(matches!(open_to_extend(path), Err(Refusal::Linked)));
         assert!(matches!(open_journal(path), Err(RegistryError::Linked { .. })));
     }
-    // What is only locked, or read, may have as many as it likes: whoever makes copies by linking does no harm.
+    // A file that is only locked or read may have any number of names: hard-linked copies are
+    // harmless.
     open_to_append(&link).unwrap();
     assert_eq!(read(&link).unwrap().unwrap().0, b"old");
     std::fs::remove_file(&link).unwrap();
@@ -172,7 +178,7 @@ fn nothing_is_written_to_a_file_with_two_names() {
 }
 
 #[test]
-fn any_path_that_the_system_can_hold_will_do() {
+fn the_registry_works_in_any_valid_path() {
     let folder = Folder::new("paths");
     let long = ["long"; 40].map(|part| part.repeat(3)).join(std::path::MAIN_SEPARATOR_STR);
     for name in ["with spaces", "naïve — 漢字 🙂", &long] {
@@ -190,7 +196,7 @@ fn any_path_that_the_system_can_hold_will_do() {
 }
 
 #[test]
-fn a_path_is_shown_as_people_write_it() {
+fn plain_removes_the_prefix_of_a_windows_path() {
     let folder = Folder::new("plain");
     let canonical = std::fs::canonicalize(&folder.0).unwrap();
     let shown = plain(canonical.clone());
@@ -210,7 +216,7 @@ fn a_path_is_shown_as_people_write_it() {
 
 const LINES: usize = 500;
 
-/// Not a test: the other process of the one below.
+/// Not a test: the other processes of the next test run this.
 #[test]
 #[ignore = "started by another test"]
 fn appender() {
@@ -223,7 +229,7 @@ fn appender() {
 }
 
 #[test]
-fn lines_of_several_processes_are_all_there_and_whole() {
+fn lines_of_several_processes_are_all_complete() {
     let folder = Folder::new("appenders");
     let paths = Paths::new(folder.0.join("it"));
     let start = || {
@@ -251,7 +257,7 @@ fn is_wine() -> bool {
 #[cfg(windows)]
 fn is_wine() -> bool {
     use windows_sys::Win32::System::LibraryLoader::{GetModuleHandleA, GetProcAddress};
-    // SAFETY: both names end with a zero, and that library is loaded in every process.
+    // SAFETY: both names end with a zero, and ntdll.dll is loaded in every process.
     unsafe {
         GetProcAddress(GetModuleHandleA(c"ntdll.dll".as_ptr().cast()), c"wine_get_version".as_ptr().cast())
     }

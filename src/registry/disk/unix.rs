@@ -12,10 +12,10 @@ use nix::unistd::geteuid;
 use super::{Refusal, Stamp};
 use crate::errno::Errno;
 
-/// What was renamed or removed is no trouble to anybody who has it open.
+/// A renamed or removed file can stay open without any effect on other processes.
 pub const JOURNAL_STAYS_OPEN: bool = true;
 
-/// Non-blocking, so that a FIFO in the file's place does not hold us up before we can see what it is.
+/// Non-blocking, so that opening a FIFO in the file's place does not block.
 const FLAGS: i32 = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC;
 
 pub fn options() -> OpenOptions {
@@ -35,13 +35,13 @@ pub fn refusal(path: &Path, error: io::Error) -> Refusal {
         Some(libc::ELOOP) if std::fs::symlink_metadata(path).is_ok_and(|meta| meta.is_symlink()) => {
             Refusal::Symlink
         }
-        // A FIFO that nobody reads, a folder, a socket.
+        // A FIFO without a reader, a folder, or a socket.
         Some(libc::ENXIO | libc::EISDIR) => Refusal::NotAFile,
         _ => Refusal::Failed(error),
     }
 }
 
-pub fn stranger(_: &File, meta: &Metadata) -> Option<String> {
+pub fn foreign_owner(_: &File, meta: &Metadata) -> Option<String> {
     (meta.uid() != geteuid().as_raw()).then(|| format!("uid {}", meta.uid()))
 }
 
@@ -49,15 +49,15 @@ pub fn has_other_names(file: &File) -> io::Result<bool> {
     file.metadata().map(|meta| meta.nlink() > 1)
 }
 
-pub fn look(file: &File) -> io::Result<Stamp> {
-    file.metadata().map(|meta| stamp_of(&meta))
+pub fn stamp_of(file: &File) -> io::Result<Stamp> {
+    file.metadata().map(|meta| stamp_from(&meta))
 }
 
-pub fn look_at(path: &Path) -> io::Result<Stamp> {
-    std::fs::symlink_metadata(path).map(|meta| stamp_of(&meta))
+pub fn stamp_at(path: &Path) -> io::Result<Stamp> {
+    std::fs::symlink_metadata(path).map(|meta| stamp_from(&meta))
 }
 
-fn stamp_of(meta: &Metadata) -> Stamp {
+fn stamp_from(meta: &Metadata) -> Stamp {
     Stamp {
         device: meta.dev(),
         inode: meta.ino(),
@@ -66,12 +66,12 @@ fn stamp_of(meta: &Metadata) -> Stamp {
     }
 }
 
-/// Nobody can keep us from renaming, removing or opening what is ours.
-pub fn is_momentary(_: &io::Error) -> bool {
+/// On Unix no other process can prevent this user from renaming, removing or opening its files.
+pub fn is_temporary(_: &io::Error) -> bool {
     false
 }
 
-/// The kernel has writers take turns.
+/// Appends are atomic, so no turns are needed.
 pub fn take_turn(_: &File) {}
 
 pub fn try_lock(file: &File) -> io::Result<bool> {
@@ -82,15 +82,66 @@ pub fn try_lock(file: &File) -> io::Result<bool> {
     }
 }
 
-/// Of an open file description, not of a process: two files of one process exclude each other.
+/// Reads `/proc/locks`, where the kernel lists all locks of the host, with PIDs of this PID
+/// namespace.
+///
+/// Called only after a lock was held for long.
+#[cfg(target_os = "linux")]
+pub fn lock_holder(path: &Path) -> Option<i32> {
+    let meta = std::fs::symlink_metadata(path).ok()?;
+    let (major, minor) = (libc::major(meta.dev()), libc::minor(meta.dev()));
+    let place = format!("{major:02x}:{minor:02x}:{}", meta.ino());
+    holder_in(&std::fs::read_to_string("/proc/locks").ok()?, &place)
+}
+
+/// macOS does not provide the holder.
+#[cfg(target_os = "macos")]
+pub fn lock_holder(_: &Path) -> Option<i32> {
+    None
+}
+
+/// Finds the PID in lines like `3: FLOCK  ADVISORY  WRITE 1234 fd:01:5678 0 EOF`. A line with `->`
+/// is a waiting process.
+#[cfg(target_os = "linux")]
+fn holder_in(locks: &str, place: &str) -> Option<i32> {
+    locks.lines().find_map(|line| {
+        let mut words = line.split_ascii_whitespace().skip(1);
+        if words.next()? != "FLOCK" {
+            return None;
+        }
+        let (pid, held) = (words.nth(2)?, words.next()?);
+        // A holder in another PID namespace is 0 or negative.
+        pid.parse().ok().filter(|&pid: &i32| held == place && pid > 0)
+    })
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::holder_in;
+
+    #[test]
+    fn lock_holder_finds_the_pid_by_device_and_inode() {
+        let locks = "1: POSIX  ADVISORY  WRITE 10 fd:01:5678 0 EOF\n\
+                     2: FLOCK  ADVISORY  WRITE 11 fd:01:56789 0 EOF\n\
+                     3: FLOCK  ADVISORY  WRITE 12 fd:01:5678 0 EOF\n\
+                     3: -> FLOCK  ADVISORY  WRITE 13 fd:01:5678 0 EOF\n\
+                     4: FLOCK  ADVISORY  WRITE 0 fd:02:9 0 EOF\nnonsense\n\n";
+        assert_eq!(holder_in(locks, "fd:01:5678"), Some(12));
+        assert_eq!(holder_in(locks, "fd:02:9"), None, "the holder is in another PID namespace");
+        assert_eq!(holder_in(locks, "fd:01:1"), None);
+    }
+}
+
+/// The lock belongs to the open file description and not to the process, so two open files of one
+/// process exclude each other.
 #[allow(clippy::cast_possible_truncation)] // Small constants, of another type in the structure.
 pub fn lock_byte(file: &File, at: i64) -> io::Result<bool> {
-    // SAFETY: all zeroes is a valid flock; its type differs between C libraries.
+    // SAFETY: all zeroes is a valid `flock`; its fields differ between C libraries.
     let mut range: libc::flock = unsafe { std::mem::zeroed() };
     range.l_type = libc::F_WRLCK as libc::c_short;
     range.l_whence = libc::SEEK_SET as libc::c_short;
     (range.l_start, range.l_len) = (at, 1);
-    // SAFETY: F_OFD_SETLK reads one flock, which lives here.
+    // SAFETY: `F_OFD_SETLK` reads one `flock`, which lives until the call returns.
     match Errno::result(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const range) }) {
         Ok(_) => Ok(true),
         Err(Errno::EAGAIN | Errno::EACCES) => Ok(false),
@@ -98,14 +149,14 @@ pub fn lock_byte(file: &File, at: i64) -> io::Result<bool> {
     }
 }
 
-/// As long as it is open the kernel does not free its pages, which takes a while if they are many.
-pub fn hold(path: &Path) -> Option<File> {
-    /// Whatever it is, it is not looked into.
+/// While the file is open the kernel does not free its pages, which takes time for a large file.
+pub fn keep_open(path: &Path) -> Option<File> {
+    /// Opens the path without access to the content, whatever kind of file it is.
     #[cfg(target_os = "linux")]
-    const UNSEEN: i32 = libc::O_PATH;
+    const NO_CONTENT: i32 = libc::O_PATH;
     #[cfg(target_os = "macos")]
-    const UNSEEN: i32 = libc::O_EVTONLY;
-    OpenOptions::new().read(true).custom_flags(FLAGS | UNSEEN).open(path).ok()
+    const NO_CONTENT: i32 = libc::O_EVTONLY;
+    OpenOptions::new().read(true).custom_flags(FLAGS | NO_CONTENT).open(path).ok()
 }
 
 pub fn errno_of(error: &io::Error) -> Errno {

@@ -1,4 +1,4 @@
-//! What must (not) happen, as tables.
+//! Tables of files, and of the records that must or must not result.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ pub fn process(pid: i32) -> ProcessRef {
     ProcessRef { pid, start: 8_812_345, boot: "0b1c2d3e-4f50".into(), ns: 4_026_531_836 }
 }
 
-/// An entry as we write it.
+/// An entry as spawn-owned writes it.
 pub fn ours(pid: i32) -> Record {
     Record {
         session_id: Some("chat-7".into()),
@@ -31,7 +31,7 @@ pub fn ours(pid: i32) -> Record {
     }
 }
 
-/// A little chance, the same every time (xorshift64).
+/// A pseudo-random generator with a fixed seed (xorshift64), so that every run is the same.
 pub struct Random(pub u64);
 
 impl Random {
@@ -62,7 +62,7 @@ fn only(text: &str) -> Record {
     records.remove(0)
 }
 
-/// Why the only entry of a file was not taken.
+/// Why the only entry of a file was rejected.
 fn refused(text: &str) -> String {
     let Imported { records, mut rejected } = read(text).unwrap();
     assert_eq!((records, rejected.len()), (vec![], 1), "{text}");
@@ -70,20 +70,20 @@ fn refused(text: &str) -> String {
 }
 
 #[test]
-fn reads_what_we_write() {
+fn read_returns_the_entries_that_we_write() {
     let records = [ours(4242), ours(4300), bare(77, 0)];
     assert_eq!(read(&file(&records)), Ok(Imported { records: records.to_vec(), rejected: vec![] }));
     assert_eq!(read(&file(&[])), Ok(Imported::default()));
 }
 
 #[test]
-fn reads_what_others_wrote() {
+fn read_understands_the_formats_of_other_programs() {
     let pids = json!({ "pids": [{ "pid": 4242, "command": "claude", "spawnedAt": "2023-11-14T22:13:20.123Z", "cwd": "." }] });
     let manager = json!({ "version": 1, "parentPid": 9, "lastUpdated": 1, "processes": [{ "pid": 4242, "status": "running",
         "parentPid": 700, "command": "claude", "args": ["-p"], "namespace": "default", "startTime": 1_700_000_000_123_u64 }] });
     let worker = json!({ "processes": { "sdk:7:4242": { "pid": 4242, "type": "sdk", "sessionId": 7,
         "startedAt": "2023-11-14T22:13:20.123Z", "pgid": 4242 } } });
-    let nameless =
+    let unnamed =
         json!({ "processes": { "worker": { "pid": 4242, "startedAt": "2023-11-14T22:13:20.123Z" } } });
     let text = |text: &str| Some(text.to_owned());
     for (file, bot_pid, session_id, preview) in [
@@ -91,7 +91,7 @@ fn reads_what_others_wrote() {
         (pids, 0, None, "claude"),
         (manager, 700, None, "claude"),
         (worker, 0, text("7"), "sdk"),
-        (nameless, 0, None, "worker"),
+        (unnamed, 0, None, "worker"),
     ] {
         let expected =
             Record { bot_pid, session_id, command_preview: preview.into(), ..bare(4242, 1_700_000_000_123) };
@@ -101,20 +101,20 @@ fn reads_what_others_wrote() {
 }
 
 #[test]
-fn a_number_alone_names_nobody() {
+fn a_pid_without_an_age_matches_no_process() {
     let record = only(r#"{"pids":[4242]}"#);
     assert_eq!(record, bare(4242, 0));
     assert!(!agrees(record.started_at, 0) && !agrees(record.started_at, 1_000));
 }
 
 #[test]
-fn never_believes_the_group_that_others_wrote_down() {
+fn read_ignores_the_process_group_in_files_of_other_programs() {
     let text = r#"{"processes":{"chroma":{"pid":4242,"pgid":4000,"startedAt":"2023-11-14T22:13:20Z"}}}"#;
     assert_eq!((only(text).pgid, only(text).containment), (None, Containment::Process));
 }
 
 #[test]
-fn ages_agree_within_the_window_and_not_beyond() {
+fn start_times_agree_only_within_the_window() {
     let at = 1_700_000_000_000;
     for (seen, expected) in [
         (at, true),
@@ -131,7 +131,7 @@ fn ages_agree_within_the_window_and_not_beyond() {
 }
 
 #[test]
-fn one_bad_entry_takes_no_other_with_it() {
+fn an_invalid_entry_does_not_affect_the_others() {
     let mut entries =
         vec![serde_json::to_value(ours(4242)).unwrap(), papercup(), json!(null), json!([]), json!({})];
     entries.push(json!({ "pid": 9, "runId": "damaged" }));
@@ -144,7 +144,7 @@ fn one_bad_entry_takes_no_other_with_it() {
 }
 
 #[test]
-fn never_takes_a_damaged_entry_of_ours_for_an_old_one() {
+fn a_damaged_entry_of_ours_is_not_read_as_an_old_entry() {
     for name in OURS {
         let mut entry = papercup();
         entry[name] = json!("x");
@@ -153,13 +153,13 @@ fn never_takes_a_damaged_entry_of_ours_for_an_old_one() {
 }
 
 #[test]
-fn never_takes_a_number_that_is_no_pid() {
+fn an_invalid_pid_is_refused() {
     #[rustfmt::skip]
-    let none = [
+    let invalid = [
         "0", "-1", "-4242", "1.5", "4242.0", "1e3", "2147483648", "4294967297",
         "18446744073709551617", "1e300", "true", "\"4242\"", "null", "[]", "{}",
     ];
-    for pid in none {
+    for pid in invalid {
         refused(&format!(r#"{{"entries":[{{"pid":{pid},"startedAt":1}}]}}"#));
         refused(&format!(r#"{{"pids":[{pid}]}}"#));
         refused(&file(&[ours(4242)]).replace("\"pid\":4242", &format!("\"pid\":{pid}")));
@@ -167,7 +167,7 @@ fn never_takes_a_number_that_is_no_pid() {
 }
 
 #[test]
-fn a_field_of_the_wrong_kind_refuses_its_entry() {
+fn an_entry_with_a_field_of_the_wrong_type_is_refused() {
     for (name, value) in [
         ("startedAt", json!("yesterday")),
         ("startedAt", json!(-1)),
@@ -191,9 +191,9 @@ fn a_field_of_the_wrong_kind_refuses_its_entry() {
 }
 
 #[test]
-fn an_entry_whose_token_names_another_process_was_tampered_with() {
+fn an_entry_that_contradicts_itself_is_refused() {
     let whole = ours(4242);
-    for (tampered, why) in [
+    for (changed, why) in [
         (Record { pid: 4243, ..whole.clone() }, "startToken"),
         (Record { start_token: Some(process(4243)), ..whole.clone() }, "startToken"),
         (Record { bot_pid: 701, ..whole.clone() }, "botStartToken"),
@@ -203,13 +203,13 @@ fn an_entry_whose_token_names_another_process_was_tampered_with() {
         (Record { pgid: Some(0), ..whole.clone() }, "pgid"),
         (Record { run_id: String::new(), ..whole.clone() }, "runId"),
     ] {
-        assert!(refused(&file(std::slice::from_ref(&tampered))).contains(why), "{tampered:?}");
+        assert!(refused(&file(std::slice::from_ref(&changed))).contains(why), "{changed:?}");
     }
     refused(&file(&[whole]).replace("4242:8812345:", "4242:-8812345:"));
 }
 
 #[test]
-fn a_file_that_is_none_is_corrupt() {
+fn a_file_that_is_no_registry_is_corrupt() {
     let deep = "[".repeat(100_000);
     let nested = format!(r#"{{"entries":[{}{}]}}"#, "[".repeat(500), "]".repeat(500));
     for text in [
@@ -236,7 +236,7 @@ fn a_file_that_is_none_is_corrupt() {
 }
 
 #[test]
-fn never_touches_what_a_newer_version_wrote() {
+fn a_file_of_a_newer_version_is_refused() {
     let newer = file(&[ours(4242)]).replace("\"version\":1", "\"version\":2");
     assert_eq!(read(&newer), Err(Unreadable::Newer(2)));
     assert_eq!(read(r#"{"version":3,"runs":{}}"#), Err(Unreadable::Newer(3)));
@@ -245,12 +245,12 @@ fn never_touches_what_a_newer_version_wrote() {
 }
 
 #[test]
-fn the_last_of_equal_names_counts_as_in_javascript() {
+fn the_last_of_duplicate_fields_counts_as_in_javascript() {
     assert_eq!(only(r#"{"pids":[1],"pids":[{"pid":5,"pid":4242}]}"#).pid, 4242);
 }
 
 #[test]
-fn text_never_reaches_a_terminal_as_it_came() {
+fn control_characters_are_replaced_and_long_text_is_shortened() {
     let long = format!("a\u{0}b\u{1b}[2J\u{9b}{}", "é".repeat(500));
     let record = only(&file(&[Record {
         command_preview: long.clone(),
@@ -272,7 +272,7 @@ fn text_never_reaches_a_terminal_as_it_came() {
 }
 
 #[test]
-fn text_that_fits_is_left_alone() {
+fn valid_text_stays_unchanged() {
     for text in ["é".repeat(120), String::new(), "agent --print 'a b'".into()] {
         let mut tidied = text.clone();
         tidy(&mut tidied, PREVIEW);
@@ -281,7 +281,7 @@ fn text_that_fits_is_left_alone() {
 }
 
 #[test]
-fn never_repeats_what_was_in_a_refused_entry() {
+fn a_rejection_contains_no_values_of_the_entry() {
     let secret = "hunter2".repeat(100);
     for name in ["graceMs", "state", "startToken", "members", "labels", "keeper"] {
         let mut entry = serde_json::to_value(ours(4242)).unwrap();
@@ -294,7 +294,7 @@ fn never_repeats_what_was_in_a_refused_entry() {
 }
 
 #[test]
-fn times_are_read_in_every_unit_that_was_found() {
+fn times_are_read_in_milliseconds_and_seconds() {
     for (value, expected) in [
         (json!(1_700_000_000_123_u64), Some(1_700_000_000_123)),
         (json!(1_700_000_000), Some(1_700_000_000_000)),
@@ -311,7 +311,7 @@ fn times_are_read_in_every_unit_that_was_found() {
 }
 
 #[test]
-fn reads_iso_8601_and_nothing_that_merely_looks_like_it() {
+fn iso_parses_iso_8601_and_refuses_invalid_dates() {
     for (text, expected) in [
         ("1970-01-01T00:00:00Z", Some(0)),
         ("2023-11-14T22:13:20Z", Some(1_700_000_000_000)),
@@ -356,7 +356,7 @@ fn reads_iso_8601_and_nothing_that_merely_looks_like_it() {
 }
 
 #[test]
-fn every_day_of_the_calendar_is_one_later_than_the_day_before() {
+fn days_increases_by_one_for_every_day_of_the_calendar() {
     let mut expected = days(1890, 1, 1).unwrap();
     for (year, month) in (1890..2510).flat_map(|year| (1..=12).map(move |month| (year, month))) {
         for day in (1..=31).filter_map(|day| days(year, month, day)) {
@@ -367,7 +367,7 @@ fn every_day_of_the_calendar_is_one_later_than_the_day_before() {
     assert_eq!(days(1970, 1, 1), Some(0));
 }
 
-/// What must hold of every record, wherever it came from.
+/// Checks what must hold for every record, whatever its source.
 fn assert_sound(record: &Record, text: &str) {
     let tidy = |text: &str, most| text.chars().count() <= most && !text.contains(char::is_control);
     assert!(record.pid > 0 && record.bot_pid >= 0, "{text}");
@@ -382,7 +382,7 @@ fn assert_sound(record: &Record, text: &str) {
 
 pub fn mutate(seed: &str, random: &mut Random) -> String {
     #[rustfmt::skip]
-    const BITS: [&str; 22] = [
+    const FRAGMENTS: [&str; 22] = [
         "null", "-1", "0", "1", "4242", "2147483648", "1e400", "1.5", "18446744073709551616", "\"\"", "\"\\u0000\"",
         "\\ud800", "{", "}", "[", "]", "[[[[[[[[", ",", ":", "\"", "\"pid\":7,", "\"startToken\":\"7:8:9:b\",",
     ];
@@ -395,12 +395,12 @@ pub fn mutate(seed: &str, random: &mut Random) -> String {
             1 => drop(bytes.drain(at..to)),
             2 if random.below(4) == 0 => bytes.truncate(at),
             3 => bytes.extend_from_within(at..to),
-            // A digit for a digit: the file stays valid, and what it says does not.
+            // Replace digits by other digits: the file stays valid JSON, with other content.
             4 => bytes[at..to]
                 .iter_mut()
                 .filter(|b| b.is_ascii_digit())
                 .for_each(|b| *b = b'0' + (*b - b'0' + 3) % 10),
-            _ => drop(bytes.splice(at..at, random.pick(&BITS).bytes())),
+            _ => drop(bytes.splice(at..at, random.pick(&FRAGMENTS).bytes())),
         }
     }
     String::from_utf8_lossy(&bytes).into_owned()
@@ -408,7 +408,7 @@ pub fn mutate(seed: &str, random: &mut Random) -> String {
 
 /// `MUTATIONS=1000000` for a longer run.
 #[test]
-fn no_mutation_of_a_file_is_a_danger() {
+fn every_mutated_file_yields_only_valid_records() {
     let count = std::env::var("MUTATIONS").ok().and_then(|text| text.parse().ok()).unwrap_or(20_000);
     let seeds = [
         file(&[ours(4242)]),
@@ -418,7 +418,7 @@ fn no_mutation_of_a_file_is_a_danger() {
         json!({ "processes": { "sdk:7:4242": { "pid": 4242, "type": "sdk", "sessionId": 7, "startedAt": "2023-11-14T22:13:20Z" } } }).to_string(),
     ];
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
-    let (mut taken, mut refused, mut unreadable) = (0, 0, 0);
+    let (mut accepted, mut refused, mut unreadable) = (0, 0, 0);
     for _ in 0..count {
         let seed = random.pick(&seeds);
         let text = mutate(&seed, &mut random);
@@ -428,31 +428,35 @@ fn no_mutation_of_a_file_is_a_danger() {
         };
         imported.records.iter().for_each(|record| assert_sound(record, &text));
         assert!(imported.rejected.iter().all(|why| why.chars().count() <= WHY), "{text}");
-        taken += imported.records.len();
+        accepted += imported.records.len();
         refused += imported.rejected.len();
-        // What was taken is written as ours, and then means the same for ever.
+        // Accepted entries are written in our format, and then read back unchanged.
         if random.below(8) == 0 {
             let again = read(&file(&imported.records));
             assert_eq!(again, Ok(Imported { records: imported.records, rejected: vec![] }), "{text}");
         }
     }
-    println!("{count} files: {taken} entries taken, {refused} refused, {unreadable} files unreadable");
-    assert!(taken > 0 && refused > 0 && unreadable > 0, "the mutations reach every branch");
+    println!("{count} files: {accepted} entries accepted, {refused} refused, {unreadable} files unreadable");
+    assert!(accepted > 0 && refused > 0 && unreadable > 0, "the mutations reach every branch");
 }
 
-/// What is done to a run is done to its parts, and nobody does that to the bot that answers for it.
+/// An action on a run hits its members, and must never hit the bot that owns it.
 #[test]
-fn an_owner_that_is_named_as_a_part_of_its_run_is_refused() {
+fn an_entry_that_names_its_owner_as_a_member_or_keeper_is_refused() {
     let owner = ours(4242).bot_start_token.unwrap();
     let keeper = Some(Keeper { start_token: owner.clone(), address: "00abc".into() });
-    for (record, is_taken) in [
+    for (record, is_accepted) in [
         (Record { members: vec![process(4243)], ..ours(4242) }, true),
         (Record { members: vec![process(4243), owner], ..ours(4242) }, false),
         (Record { keeper: keeper.clone(), ..ours(4242) }, false),
-        // Where there is a job, the bot is the keeper itself.
+        // With a Job Object, the bot itself is the keeper.
         (Record { keeper, containment: Containment::Job, ..ours(4242) }, true),
     ] {
         let Imported { records, rejected } = read(&file(std::slice::from_ref(&record))).unwrap();
-        assert_eq!((records.len(), rejected.is_empty()), (usize::from(is_taken), is_taken), "{record:?}");
+        assert_eq!(
+            (records.len(), rejected.is_empty()),
+            (usize::from(is_accepted), is_accepted),
+            "{record:?}"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Every event in every phase, and the races by name.
+//! A table of every event in every phase, and tests of single races.
 
 use super::*;
 
@@ -11,7 +11,7 @@ const RULES: Rules = Rules {
 };
 const CANCEL: Event = Event::Cancel { signal: SIGTERM, grace_ms: 100 };
 
-/// Plays `(time, event, expected action)` and returns the machine.
+/// Applies each `(time, event, expected action)`, and returns the state machine.
 fn play(rules: Rules, script: &[(u64, Event, Action)]) -> Lifecycle {
     let mut run = Lifecycle::new(rules);
     for (index, (now, event, expected)) in script.iter().enumerate() {
@@ -21,13 +21,13 @@ fn play(rules: Rules, script: &[(u64, Event, Action)]) -> Lifecycle {
 }
 
 #[test]
-fn a_lone_root_that_exits_is_over_at_once() {
+fn a_run_without_descendants_is_over_when_its_root_exits() {
     let run = play(RULES, &[(1_001, Event::Empty, Action::Finish)]);
     assert_eq!((run.cause(), run.is_over(), run.wake_at()), (Some(Cause::RootExit), true, None));
 }
 
 #[test]
-fn a_root_that_exits_takes_the_rest_with_it() {
+fn the_exit_of_the_root_ends_its_descendants() {
     let run = play(
         RULES,
         &[
@@ -41,7 +41,7 @@ fn a_root_that_exits_takes_the_rest_with_it() {
 }
 
 #[test]
-fn a_root_that_exits_before_its_bot_has_said_that_it_runs_has_a_deadline_for_those_it_leaves() {
+fn descendants_have_a_deadline_even_if_the_root_exits_before_started() {
     let keep = Rules { on_leader_exit: Policy::Keep, ..RULES };
     for order in [[Event::RootExited, Event::Started], [Event::Started, Event::RootExited]] {
         let run = play(keep, &[(1_000, order[0], Action::Nothing), (1_001, order[1], Action::Nothing)]);
@@ -50,7 +50,7 @@ fn a_root_that_exits_before_its_bot_has_said_that_it_runs_has_a_deadline_for_tho
 }
 
 #[test]
-fn declared_descendants_stay_until_they_are_cancelled() {
+fn kept_descendants_run_until_they_are_cancelled() {
     let keep = Rules { on_leader_exit: Policy::Keep, timeout: None, ..RULES };
     let run = play(
         keep,
@@ -65,16 +65,16 @@ fn declared_descendants_stay_until_they_are_cancelled() {
 }
 
 #[test]
-fn the_grace_is_not_waited_out_when_the_tree_is_gone() {
+fn the_run_is_over_before_the_grace_if_the_tree_is_empty() {
     let forever = Event::Cancel { signal: SIGTERM, grace_ms: u64::MAX };
     play(RULES, &[(2_000, forever, Action::Terminate(SIGTERM)), (2_001, Event::Empty, Action::Finish)]);
 }
 
 #[test]
-fn a_duplicate_cancel_changes_nothing_but_may_shorten_the_grace() {
+fn a_second_cancel_can_only_shorten_the_grace() {
     let mut run =
         play(RULES, &[(2_000, CANCEL, Action::Terminate(SIGTERM)), (2_050, CANCEL, Action::Nothing)]);
-    assert_eq!(run.wake_at(), Some(2_100), "the second never prolongs the first");
+    assert_eq!(run.wake_at(), Some(2_100), "the second cancel never extends the grace");
     assert_eq!(run.on(Event::Cancel { signal: SIGTERM, grace_ms: 10 }, 2_060), Action::Nothing);
     assert_eq!(run.wake_at(), Some(2_070));
     assert_eq!(run.on(Event::Cancel { signal: SIGKILL, grace_ms: 10 }, 2_061), Action::Kill);
@@ -82,7 +82,7 @@ fn a_duplicate_cancel_changes_nothing_but_may_shorten_the_grace() {
 }
 
 #[test]
-fn a_cancel_that_comes_after_the_exit_does_not_rewrite_the_reason() {
+fn a_cancel_after_the_exit_does_not_change_the_cause() {
     let run = play(
         RULES,
         &[(2_000, Event::RootExited, Action::Terminate(SIGTERM)), (2_001, CANCEL, Action::Nothing)],
@@ -98,7 +98,7 @@ fn a_cancel_by_sigkill_skips_the_grace() {
 }
 
 #[test]
-fn the_owners_death_ends_the_tree_and_cuts_a_long_grace() {
+fn the_death_of_the_owner_ends_the_tree_and_shortens_a_long_grace() {
     let run = play(RULES, &[(2_000, Event::OwnerGone, Action::Terminate(SIGTERM))]);
     assert_eq!((run.cause(), run.wake_at()), (Some(Cause::OwnerExit), Some(2_000 + ORPHAN_GRACE_MS)));
     let slow = Event::Cancel { signal: SIGTERM, grace_ms: 60_000 };
@@ -125,7 +125,7 @@ fn a_kept_run_outlives_its_owner_and_keeps_its_deadline() {
 }
 
 #[test]
-fn an_exit_that_beats_the_deadline_is_an_exit() {
+fn an_exit_before_the_deadline_is_an_exit() {
     let run = play(
         RULES,
         &[
@@ -138,7 +138,7 @@ fn an_exit_that_beats_the_deadline_is_an_exit() {
 }
 
 #[test]
-fn what_cannot_be_killed_is_not_waited_for_for_ever() {
+fn the_run_ends_although_a_member_cannot_be_killed() {
     play(
         RULES,
         &[
@@ -151,7 +151,7 @@ fn what_cannot_be_killed_is_not_waited_for_for_ever() {
 }
 
 #[test]
-fn as_long_as_members_die_nobody_is_given_up() {
+fn killing_continues_as_long_as_members_die() {
     let kill = Event::Cancel { signal: SIGKILL, grace_ms: 0 };
     let run = play(
         RULES,
@@ -166,7 +166,7 @@ fn as_long_as_members_die_nobody_is_given_up() {
 }
 
 #[test]
-fn a_signal_to_the_keeper_ends_the_tree_and_is_no_cancel() {
+fn a_signal_to_the_keeper_ends_the_tree_as_a_shutdown() {
     let run = play(
         RULES,
         &[(2_000, Event::Shutdown, Action::Terminate(SIGTERM)), (2_001, Event::Shutdown, Action::Nothing)],
@@ -175,7 +175,7 @@ fn a_signal_to_the_keeper_ends_the_tree_and_is_no_cancel() {
 }
 
 #[test]
-fn over_is_terminal_for_every_event() {
+fn no_event_changes_a_run_that_is_over() {
     for event in [
         Event::Started,
         Event::RootExited,
@@ -191,20 +191,20 @@ fn over_is_terminal_for_every_event() {
 }
 
 #[test]
-fn nothing_counts_before_the_command_runs() {
+fn no_deadline_counts_before_the_command_runs() {
     let run = play(RULES, &[(9_999_999, Event::Tick, Action::Nothing)]);
     assert_eq!((run.state(), run.wake_at()), (State::Starting, None));
 }
 
 #[test]
-fn a_kept_run_whose_owner_has_not_lived_to_say_that_it_runs_has_its_deadline_all_the_same() {
+fn a_kept_run_has_its_deadline_even_if_its_owner_dies_before_started() {
     let keep = Rules { on_owner_exit: Policy::Keep, ..RULES };
     let run = play(keep, &[(1_000, Event::OwnerGone, Action::Nothing)]);
     assert_eq!((run.state(), run.wake_at()), (State::Running, Some(1_400)));
 }
 
 #[test]
-fn a_deadline_is_warned_of_once_and_its_limit_is_told_with_the_end() {
+fn a_deadline_is_warned_of_once_and_its_limit_is_reported_at_the_end() {
     let run = play(
         RULES,
         &[
@@ -218,12 +218,12 @@ fn a_deadline_is_warned_of_once_and_its_limit_is_told_with_the_end() {
 }
 
 #[test]
-fn a_keeper_that_wakes_late_does_not_warn_of_what_has_passed() {
+fn a_late_tick_does_not_warn_of_a_deadline_that_has_passed() {
     play(RULES, &[(1_000, Event::Started, Action::Nothing), (9_000, Event::Tick, Action::Terminate(2))]);
 }
 
 #[test]
-fn an_extended_deadline_comes_later_and_is_warned_of_again() {
+fn an_extended_deadline_comes_later_with_a_new_warning() {
     let run = play(
         RULES,
         &[
@@ -240,7 +240,7 @@ fn an_extended_deadline_comes_later_and_is_warned_of_again() {
 }
 
 #[test]
-fn a_deadline_can_be_extended_before_it_counts_and_without_one_nothing_is() {
+fn extend_works_before_the_deadline_counts_and_does_nothing_without_one() {
     let run =
         play(RULES, &[(1, Event::Extend { ms: 500 }, Action::Nothing), (2, Event::Started, Action::Nothing)]);
     assert_eq!(run.wake_at(), Some(802));
@@ -251,8 +251,8 @@ fn a_deadline_can_be_extended_before_it_counts_and_without_one_nothing_is() {
 }
 
 #[test]
-fn silence_ends_a_run_but_not_one_that_has_ended_by_itself() {
-    let silent = Event::Silent { limit_ms: 700 };
+fn the_idle_timeout_ends_a_run_that_has_not_exited_by_itself() {
+    let silent = Event::IdleTimeout { limit_ms: 700 };
     let run =
         play(RULES, &[(1_000, Event::Started, Action::Nothing), (1_100, silent, Action::Terminate(SIGTERM))]);
     assert_eq!((run.cause(), run.limit_ms()), (Some(Cause::NoOutputTimeout), 700));
@@ -263,15 +263,15 @@ fn silence_ends_a_run_but_not_one_that_has_ended_by_itself() {
     assert_eq!((run.cause(), run.limit_ms()), (Some(Cause::RootExit), 0));
 }
 
-/// Its own grace is shorter than that of the cancel.
+/// The grace of the idle timeout is shorter than that of the cancel.
 #[test]
-fn a_silence_does_not_shorten_the_grace_of_a_cancel() {
-    let patient = Event::Cancel { signal: SIGTERM, grace_ms: 60_000 };
+fn the_idle_timeout_does_not_shorten_the_grace_of_a_cancel() {
+    let long_grace = Event::Cancel { signal: SIGTERM, grace_ms: 60_000 };
     let run = play(
         RULES,
         &[
-            (1_000, patient, Action::Terminate(SIGTERM)),
-            (1_100, Event::Silent { limit_ms: 700 }, Action::Nothing),
+            (1_000, long_grace, Action::Terminate(SIGTERM)),
+            (1_100, Event::IdleTimeout { limit_ms: 700 }, Action::Nothing),
         ],
     );
     assert!(run.rules().grace_ms < 60_000);
@@ -279,18 +279,19 @@ fn a_silence_does_not_shorten_the_grace_of_a_cancel() {
 }
 
 #[test]
-fn what_it_has_taken_is_known_afterwards() {
+fn force_returns_the_strongest_means_that_was_used() {
     let force = |script: &[(u64, Event, Action)]| play(RULES, script).force();
     assert_eq!(force(&[(1, Event::Empty, Action::Finish)]), Force::Nothing);
-    let asked = (1, CANCEL, Action::Terminate(SIGTERM));
-    assert_eq!(force(&[asked, (2, Event::Empty, Action::Finish)]), Force::Signal);
+    let cancelled = (1, CANCEL, Action::Terminate(SIGTERM));
+    assert_eq!(force(&[cancelled, (2, Event::Empty, Action::Finish)]), Force::Signal);
     let killed = (101, Event::Tick, Action::Kill);
-    assert_eq!(force(&[asked, killed, (102, Event::Empty, Action::Finish)]), Force::Kill);
+    assert_eq!(force(&[cancelled, killed, (102, Event::Empty, Action::Finish)]), Force::Kill);
 }
 
-/// What each event does in each phase, with the deadline at 1,500 and warned of, the grace until 2,000 and giving up at 3,000.
+/// What each event does in each phase. The deadline is at 1,500 and was warned of; the grace ends
+/// at 2,000; killing is given up at 3,000.
 #[test]
-fn every_event_in_every_phase() {
+fn every_event_has_the_expected_effect_in_every_phase() {
     use Phase::{Killing, Lingering, Over, Running, Starting, Terminating};
     const NOW: u64 = 1_200;
     let (starting, running, lingering) = (State::Starting, State::Running, State::Running);
@@ -314,7 +315,7 @@ fn every_event_in_every_phase() {
         (Event::Empty, all_over.to_vec()),
         (CANCEL, [&ended(term)[..], &ending_unmoved].concat()),
         (sigkill, [&ended(kill)[..], &[(exiting, kill), (exiting, nothing)]].concat()),
-        (Event::Silent { limit_ms: 9 }, [&ended(term)[..], &ending_unmoved].concat()),
+        (Event::IdleTimeout { limit_ms: 9 }, [&ended(term)[..], &ending_unmoved].concat()),
         (Event::Extend { ms: 9 }, [&unmoved[..], &ending_unmoved].concat()),
         (Event::OwnerGone, [&ended(term)[..], &ending_unmoved].concat()),
         (Event::Shutdown, [&ended(term)[..], &ending_unmoved].concat()),
@@ -323,12 +324,12 @@ fn every_event_in_every_phase() {
     ];
     for (event, expected) in table {
         for (phase, expected) in phases.into_iter().zip(expected.into_iter().chain([(exited, nothing)])) {
-            let deadline = Some(Armed { since: 1_000, limit_ms: 500, signal: 2, warned: true });
+            let deadline = Some(ActiveDeadline { since: 1_000, limit_ms: 500, signal: 2, warned: true });
             let mut run = Lifecycle { phase, deadline, ..Lifecycle::new(RULES) };
             let before = run.state();
             let action = run.on(event, NOW);
             assert_eq!((run.state(), action), expected, "{event:?} in {phase:?}");
-            assert!(run.state() >= before, "{event:?} in {phase:?}: no way back");
+            assert!(run.state() >= before, "{event:?} in {phase:?}: the state moved backwards");
         }
     }
 }

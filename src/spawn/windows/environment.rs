@@ -1,8 +1,9 @@
-//! The command's environment, as Windows keeps one: the case of a name does not matter, and some variables must be there.
+//! The command's environment on Windows: names ignore case, and some variables are required.
 
 use std::collections::HashSet;
 
-/// Without these much of Windows does not work: no socket can be opened without SYSTEMROOT. Node adds them too.
+/// Much of Windows does not work without these: without SYSTEMROOT no socket opens. Node adds them,
+/// too.
 const REQUIRED: [&str; 11] = [
     "HOMEDRIVE",
     "HOMEPATH",
@@ -17,7 +18,7 @@ const REQUIRED: [&str; 11] = [
     "WINDIR",
 ];
 
-/// Each name once, in the order that Windows wants.
+/// Environment variables, each name once, in the order that Windows requires.
 #[derive(Debug)]
 pub struct Environment {
     /// `KEY=value`
@@ -25,9 +26,10 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Of several that differ in case only, the first counts in the order of their letters: `PATH` before `Path`. What is required
-    /// and missing is taken from `own`, which knows the bot's variables.
-    pub fn new(block: &str, own: impl Fn(&str) -> Option<String>) -> Self {
+    /// Of several names that differ in case only, the first in code unit order counts: `PATH`
+    /// before `Path`. Required variables that are missing come from `bot_value`, which reads the
+    /// bot's variables.
+    pub fn new(block: &str, bot_value: impl Fn(&str) -> Option<String>) -> Self {
         let mut pairs: Vec<_> = block.split('\0').filter_map(|pair| Some((name(pair)?, pair))).collect();
         pairs.sort_by(|(a, _), (b, _)| a.encode_utf16().cmp(b.encode_utf16()));
         let mut seen = HashSet::new();
@@ -35,14 +37,14 @@ impl Environment {
         let mut variables: Vec<_> = pairs.iter().map(|&(_, pair)| pair.to_owned()).collect();
         for key in REQUIRED {
             if !pairs.iter().any(|(name, _)| name.eq_ignore_ascii_case(key)) {
-                variables.extend(own(key).map(|value| format!("{key}={value}")));
+                variables.extend(bot_value(key).map(|value| format!("{key}={value}")));
             }
         }
-        variables.sort_by_cached_key(|pair| name(pair).map(folded));
+        variables.sort_by_cached_key(|pair| name(pair).map(upper_case));
         Self { variables }
     }
 
-    /// The name is one in ASCII.
+    /// The value of a variable. The key must be ASCII.
     pub fn get(&self, key: &str) -> Option<&str> {
         self.variables.iter().find_map(|pair| {
             let name = name(pair)?;
@@ -50,7 +52,8 @@ impl Environment {
         })
     }
 
-    /// For `CREATE_UNICODE_ENVIRONMENT`: each ended by a NUL, and all of them by another. None at all are two.
+    /// The block for `CREATE_UNICODE_ENVIRONMENT`: a NUL after each variable, and one at the end.
+    /// An empty block is two NULs.
     pub fn wide(&self) -> Vec<u16> {
         let mut wide = Vec::with_capacity(8 << 10);
         for pair in &self.variables {
@@ -64,30 +67,17 @@ impl Environment {
     }
 }
 
-/// The bot's own variables as a block, of those that are passed on. Where its shell is on other drives is not, as in Node.
-pub fn block(
-    variables: impl Iterator<Item = (String, String)>,
-    is_passed_on: impl Fn(&str) -> bool,
-) -> String {
-    let mut block = String::with_capacity(8 << 10);
-    for (name, value) in variables {
-        if !name.starts_with('=') && is_passed_on(&name) {
-            block.extend([&name, "=", &value, "\0"]);
-        }
-    }
-    block
-}
-
-/// Up to the `=`. A name may begin with one: in `=C:=C:\work` the shell remembers where it is on another drive.
+/// The name: everything before the `=`. A name may start with `=`: with `=C:=C:\work` the shell
+/// stores its directory on another drive.
 fn name(pair: &str) -> Option<&str> {
     let second = pair.chars().next()?.len_utf8();
     let equals = pair[second..].find('=')?;
     Some(&pair[..second + equals])
 }
 
-/// Windows compares names letter by letter, each as its capital. It has one for each letter; what has two (ß) stays as it is, and no
-/// foreign letter becomes one of ASCII (ı).
-fn folded(name: &str) -> Vec<u16> {
+/// The name as Windows compares it: each letter as its capital. A letter without a single capital
+/// (ß) stays as it is. No letter outside ASCII becomes an ASCII letter (ı).
+fn upper_case(name: &str) -> Vec<u16> {
     let capital = |letter: char| {
         let mut capitals = letter.to_uppercase();
         match (capitals.next(), capitals.next()) {
@@ -104,12 +94,12 @@ fn folded(name: &str) -> Vec<u16> {
 mod tests {
     use super::*;
 
-    fn nothing(_: &str) -> Option<String> {
+    fn no_bot_value(_: &str) -> Option<String> {
         None
     }
 
     fn variables(block: &str) -> Vec<String> {
-        Environment::new(block, nothing).variables
+        Environment::new(block, no_bot_value).variables
     }
 
     #[test]
@@ -127,28 +117,22 @@ mod tests {
     }
 
     #[test]
-    fn the_bot_s_own_is_passed_on() {
-        let own = [("=C:", r"C:\work"), ("Path", r"C:\bin"), ("Left", "out"), ("EMPTY", "")];
-        let own = own.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        assert_eq!(block(own.into_iter(), |name| name != "Left"), "Path=C:\\bin\0EMPTY=\0");
-    }
-
-    #[test]
-    fn what_is_no_variable_is_left_out() {
+    fn new_drops_invalid_variables() {
         assert_eq!(variables("INVALID\0A=1\0=\0=x\0\0"), ["A=1"]);
         assert_eq!(variables("EMPTY=\0E=a=b\0"), ["E=a=b", "EMPTY="]);
     }
 
     #[test]
-    fn where_the_shell_is_on_another_drive_is_kept() {
-        let environment = Environment::new("A=1\0=D:=D:\\x\0=C:=C:\\y\0", nothing);
+    fn new_keeps_the_directories_of_other_drives() {
+        let environment = Environment::new("A=1\0=D:=D:\\x\0=C:=C:\\y\0", no_bot_value);
         assert_eq!(environment.variables, ["=C:=C:\\y", "=D:=D:\\x", "A=1"]);
         assert_eq!(environment.get("=c:"), Some("C:\\y"));
     }
 
     #[test]
-    fn is_in_the_order_of_capitals() {
-        // `_` is after the capitals and before the small letters; a surrogate is before U+FF61.
+    fn variables_are_sorted_by_their_capital_letters() {
+        // `_` comes after the capitals and before the small letters; a surrogate comes before
+        // U+FF61.
         assert_eq!(
             variables("b_z=\0baz=\0B｡Z=\0B𐀂Z=\0B€Z=\0BAy=\0é=\0É0=\0"),
             ["BAy=", "baz=", "b_z=", "B€Z=", "B𐀂Z=", "B｡Z=", "é=", "É0="]
@@ -156,32 +140,32 @@ mod tests {
     }
 
     #[test]
-    fn adds_what_windows_needs_from_the_bot() {
-        let own = |key: &str| match key {
+    fn new_adds_missing_required_variables_of_the_bot() {
+        let bot_value = |key: &str| match key {
             "SYSTEMROOT" => Some(r"C:\Windows".to_owned()),
             "TEMP" => Some(String::new()),
             "PATH" | "SECRET" => Some("of the bot".to_owned()),
             _ => None,
         };
         assert_eq!(
-            Environment::new("Zed=1\0Path=given\0SYSTEM=x\0SYSTEMROOTED=y\0", own).variables,
+            Environment::new("Zed=1\0Path=given\0SYSTEM=x\0SYSTEMROOTED=y\0", bot_value).variables,
             ["Path=given", "SYSTEM=x", r"SYSTEMROOT=C:\Windows", "SYSTEMROOTED=y", "TEMP=", "Zed=1"]
         );
-        assert_eq!(Environment::new("", own).get("path"), Some("of the bot"));
-        assert_eq!(Environment::new("pAth=\0", own).get("PATH"), Some(""), "an empty one is one");
+        assert_eq!(Environment::new("", bot_value).get("path"), Some("of the bot"));
+        assert_eq!(Environment::new("pAth=\0", bot_value).get("PATH"), Some(""), "an empty value counts");
         assert!(REQUIRED.is_sorted());
     }
 
     #[test]
-    fn no_foreign_letter_is_taken_for_one_of_a_required_name() {
-        let own = |key: &str| (key == "SYSTEMROOT").then(|| "x".to_owned());
-        let environment = Environment::new("ſYSTEMROOT=y\0", own);
+    fn a_letter_outside_ascii_does_not_match_a_required_name() {
+        let bot_value = |key: &str| (key == "SYSTEMROOT").then(|| "x".to_owned());
+        let environment = Environment::new("ſYSTEMROOT=y\0", bot_value);
         assert_eq!(environment.get("SYSTEMROOT"), Some("x"));
     }
 
     #[test]
-    fn ends_with_two_nuls_even_if_empty() {
-        let wide = |block| String::from_utf16(&Environment::new(block, nothing).wide()).unwrap();
+    fn wide_ends_with_two_nuls_even_if_empty() {
+        let wide = |block| String::from_utf16(&Environment::new(block, no_bot_value).wide()).unwrap();
         assert_eq!(wide(""), "\0\0");
         assert_eq!(wide("b=é\0A=1\0"), "A=1\0b=é\0\0");
     }

@@ -1,12 +1,12 @@
-//! The descriptors that a command finds open. Windows hands on handles; which of them is which descriptor the C runtime reads from a
-//! block in the startup information.
+//! The file descriptors of a command. Windows passes handles. The C runtime reads from a block in
+//! the startup information which handle is which descriptor.
 
-/// What the C runtime has to know of a handle, as `GetFileType` tells it.
+/// The type of a handle, as `GetFileType` returns it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Disk,
     Pipe,
-    /// A console, `NUL`, and whatever is none of the others.
+    /// A console, `NUL`, and everything else.
     Device,
 }
 
@@ -14,12 +14,12 @@ pub enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Slot {
     Closed,
-    /// A handle that can be inherited.
+    /// An inheritable handle.
     Open(Kind, usize),
 }
 
-/// The C runtime keeps one byte of flags for each descriptor, and can be given no more of them than Node gives.
-const MOST: usize = 255;
+/// Maximum number of descriptors: the same as in Node.
+const MAX_DESCRIPTORS: usize = 255;
 const FOPEN: u8 = 0x01;
 const FPIPE: u8 = 0x08;
 const FDEV: u8 = 0x40;
@@ -34,7 +34,7 @@ impl Slot {
         }
     }
 
-    /// `INVALID_HANDLE_VALUE` if there is none.
+    /// The value of the handle. `INVALID_HANDLE_VALUE` if the slot is closed.
     pub fn handle(self) -> usize {
         match self {
             Self::Closed => usize::MAX,
@@ -43,17 +43,19 @@ impl Slot {
     }
 }
 
-/// What `lpReserved2` points to: how many, the flags of each, the handle of each, without gaps. `None` if there are too many, which
-/// Node refuses with ENOTSUP. That the first three are open is up to the caller.
+/// The block for `lpReserved2`: the count, the flags of each, the handle of each, without gaps.
+/// `None` if there are too many, which Node refuses with ENOTSUP. The caller must open the first
+/// three.
 pub fn block(slots: &[Slot]) -> Option<Vec<u8>> {
-    let count = u32::try_from(slots.len()).ok().filter(|_| slots.len() <= MOST)?;
+    let count = u32::try_from(slots.len()).ok().filter(|_| slots.len() <= MAX_DESCRIPTORS)?;
     let mut block = count.to_ne_bytes().to_vec();
     block.extend(slots.iter().map(|slot| slot.flags()));
     block.extend(slots.iter().flat_map(|slot| slot.handle().to_ne_bytes()));
     Some(block)
 }
 
-/// Reads it back: the handle of one descriptor. `None` if that is closed, or if this is no such block.
+/// Reads the handle of one descriptor from a block. `None` if it is closed, or if the block is
+/// invalid.
 pub fn handle_of(block: &[u8], fd: usize) -> Option<usize> {
     let (count, rest) = block.split_first_chunk()?;
     let count = usize::try_from(u32::from_ne_bytes(*count)).ok()?;
@@ -69,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_laid_out_as_the_c_runtime_reads_it() {
+    fn block_has_the_layout_of_the_c_runtime() {
         let slots = [
             Slot::Open(Kind::Device, 0x10),
             Slot::Open(Kind::Pipe, 0x214),
@@ -85,15 +87,15 @@ mod tests {
     }
 
     #[test]
-    fn has_its_size_in_a_word() {
-        let most = block(&[Slot::Closed; MOST]).unwrap();
-        assert_eq!(most.len(), 4 + MOST * (1 + size_of::<usize>()));
-        assert!(u16::try_from(most.len()).is_ok());
-        assert_eq!(block(&[Slot::Closed; MOST + 1]), None);
+    fn the_size_of_the_largest_block_fits_into_16_bits() {
+        let largest = block(&[Slot::Closed; MAX_DESCRIPTORS]).unwrap();
+        assert_eq!(largest.len(), 4 + MAX_DESCRIPTORS * (1 + size_of::<usize>()));
+        assert!(u16::try_from(largest.len()).is_ok());
+        assert_eq!(block(&[Slot::Closed; MAX_DESCRIPTORS + 1]), None);
     }
 
     #[test]
-    fn is_read_back() {
+    fn handle_of_reads_the_handles_of_a_block() {
         let slots = [
             Slot::Open(Kind::Device, 0x10),
             Slot::Closed,
@@ -105,7 +107,7 @@ mod tests {
         for (fd, handle) in handles.into_iter().enumerate() {
             assert_eq!(handle_of(&whole, fd), handle, "descriptor {fd}");
         }
-        // Some programs append to it; what is cut off is not there.
+        // Some programs append bytes to the block. A truncated block is invalid.
         assert_eq!(handle_of(&[whole.as_slice(), b"more than that"].concat(), 3), Some(0x214));
         for length in 0..whole.len() {
             assert_eq!(handle_of(&whole[..length], 3), None, "cut to {length} bytes");
@@ -113,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn says_nothing_of_what_is_not_open() {
+    fn handle_of_returns_none_for_a_descriptor_that_is_not_open() {
         for handle in [0, usize::MAX] {
             let block = block(&[Slot::Open(Kind::Pipe, handle)]).unwrap();
             assert_eq!(handle_of(&block, 0), None, "{handle:#x}");

@@ -1,10 +1,11 @@
-//! Starting a run in a job of its own.
+//! Starts a run in its own job.
 //!
-//! The order is what makes it safe. The process is created in its job, and suspended: it has not executed anything when it is
-//! written down, and when it executes its first instruction it is both contained and recorded. Should the bot die in between, the
-//! kernel closes the only handle of the job, and with it goes what was created. That holds for a run that is to outlive its bot too,
-//! until it runs: only then its root is given a handle of the job, by which that outlives us. Were it given before, a bot that dies
-//! in between would leave a process that nobody ever has begin.
+//! The order makes it safe. `CreateProcessW` creates the process inside its job, and suspended.
+//! Then the bot records it. So the process is contained and recorded at its first instruction. If
+//! the bot dies in between, the kernel closes the job's only handle, which ends the process. This
+//! also holds for a run that has to outlive its bot: its root gets a handle of the job only after
+//! it was resumed. With an earlier handle, a bot that dies in between would leave a suspended
+//! process forever.
 
 use std::os::windows::io::{AsHandle, AsRawHandle, OwnedHandle, RawHandle};
 use std::path::{Path, PathBuf};
@@ -16,62 +17,63 @@ use windows_sys::Win32::System::Environment::NeedCurrentDirectoryForExePathW;
 
 use super::environment::Environment;
 use super::handles::{Kind, Slot};
-use super::pipes::{self, Way, wide};
+use super::pipes::{self, Direction, wide};
 use super::process::{self, Spec, Suspended};
 use super::{crt, quote, search};
 use crate::contain::job::Job;
 use crate::errno::Errno;
 use crate::identity::{self, ProcessRef};
-use crate::keeper::windows::{self as keeper, Held, Holding, Polite};
+use crate::keeper::windows::{self as keeper, Holding, Polite, RootProcess};
 use crate::pty::Terminal;
-use crate::registry::{self, Containment, Entry, KeptRules, Record};
+use crate::registry::{self, Containment, Entry, Record, TakeoverRules};
 use crate::run::Policy;
 use crate::run::lifecycle::Rules;
 use crate::run::signal::{SIGKILL, exit_code};
 use crate::runtime::{self, Runtime};
-use crate::spawn::ears::Ears;
-use crate::spawn::line::{Exec, Line};
+use crate::spawn::keeper_connection::{Exec, KeeperConnection};
+use crate::spawn::output_monitor::OutputMonitor;
 use crate::spawn::run::Run;
-use crate::spawn::silence::Listening;
-use crate::spawn::{Launch, LaunchError, OnEvent, Stdio, Streams, Tier, environment};
+use crate::spawn::run_monitor::RunMonitor;
+use crate::spawn::{Launch, LaunchError, LaunchOptions, OnEvent, Stdio, Streams, Tier, environment};
 
-/// Starts runs. One per process is enough; it is safe to share.
+/// Starts runs. One per process is enough. It is safe to share between threads.
 #[derive(Debug)]
 pub struct Launcher;
 
-/// A command that is created, and waits for [`Launcher::finish`] to begin. Dropping it instead ends it.
+/// A suspended command that waits for [`Launcher::finish`]. Dropping this value ends it.
 pub struct Pending {
     pub streams: Streams,
     pub pid: i32,
-    /// `None` when it was finished.
-    begun: Option<Begun>,
+    /// `None` after [`Launcher::finish`].
+    suspended: Option<SuspendedLaunch>,
 }
 
-struct Begun {
+/// A launch whose process is created and recorded, but suspended.
+struct SuspendedLaunch {
     suspended: Suspended,
     job: Arc<Job>,
-    /// Of a run that is to outlive us.
+    /// The name of the job, if the run has to outlive its bot.
     job_name: Option<String>,
-    root: Arc<Held>,
+    root: Arc<RootProcess>,
     entry: Entry,
-    listening: Option<Listening>,
+    output_monitor: Option<OutputMonitor>,
     terminal: Option<Arc<Terminal>>,
     launch: Launch,
     runtime: &'static Runtime,
 }
 
-/// The command's ends, and ours.
-struct Plumbing {
+/// The command's handles, and ours.
+struct StdioSetup {
     slots: Vec<Slot>,
     streams: Streams,
     theirs: Vec<OwnedHandle>,
     terminal: Option<Arc<Terminal>>,
-    /// It has some of the bot's own, a console perhaps.
+    /// The command inherits handles of the bot, perhaps a console.
     inherits: bool,
 }
 
 impl Launcher {
-    /// There is no keeper to be started.
+    /// Ignores its arguments: Windows needs no keeper process.
     pub fn new(_keeper: PathBuf, _stock: usize) -> Self {
         Self
     }
@@ -85,70 +87,85 @@ impl Launcher {
         })
     }
 
-    /// Lets the command begin, and listens to it from here on.
+    /// Resumes the command, and starts the run monitor.
     pub fn finish(&self, mut pending: Pending, on_event: OnEvent) -> Result<Run, LaunchError> {
-        let Some(begun) = pending.begun.take() else { return Err(LaunchError::refused(Errno::ESRCH)) };
-        begun.listen(on_event)
+        let Some(launch) = pending.suspended.take() else { return Err(LaunchError::refused(Errno::ESRCH)) };
+        launch.listen(on_event)
     }
 
-    /// Makes sure that streams can be had at all.
+    /// Checks that this runtime can open streams.
     pub fn prepare(&self) -> Result<(), LaunchError> {
-        if crt::is_there() { Ok(()) } else { Err(LaunchError::NoDescriptors) }
+        if crt::is_available() { Ok(()) } else { Err(LaunchError::NoDescriptors) }
     }
 
     pub fn retire(&self) {}
 }
 
 fn create(launch: Launch) -> Result<Pending, LaunchError> {
-    // Whatever can fail for lack of a thread fails before anything is started.
+    // Start the threads first: a failure must come before anything is started.
     let runtime = runtime::get().map_err(|_| LaunchError::refused(Errno::EAGAIN))?;
     keeper::open_port().map_err(LaunchError::refused)?;
-    if launch.tier == Tier::Cgroup {
+    if launch.options.containment == Tier::Cgroup {
         return Err(LaunchError::NoCgroups);
     }
-    let plumbing = Plumbing::lay(&launch)?;
-    match start(&launch, &plumbing) {
+    let stdio = StdioSetup::new(&launch)?;
+    match start(&launch, &stdio) {
         Ok(Created { suspended, job, job_name, root, entry }) => {
-            let laid = plumbing.streams.iter().skip(1).take(2).flatten().map(number);
-            let outputs = laid.chain(launch.outputs.iter().copied());
-            let listening = launch.silence_ms.map(|limit_ms| Listening::new(limit_ms, outputs));
-            let terminal = plumbing.terminal;
+            let piped = stdio.streams.iter().skip(1).take(2).flatten().map(raw_stream);
+            let outputs = piped.chain(launch.outputs.iter().copied());
+            let output_monitor =
+                launch.options.idle_timeout_ms.map(|limit_ms| OutputMonitor::new(limit_ms, outputs));
+            let terminal = stdio.terminal;
             let pid = suspended.pid;
-            // With `plumbing` go our copies of the command's ends: its own are the only ones from here on.
-            let begun = Begun { suspended, job, job_name, root, entry, listening, terminal, launch, runtime };
-            Ok(Pending { streams: plumbing.streams, pid, begun: Some(begun) })
+            // Dropping `stdio` closes our copies of the command's ends.
+            let suspended = SuspendedLaunch {
+                suspended,
+                job,
+                job_name,
+                root,
+                entry,
+                output_monitor,
+                terminal,
+                launch,
+                runtime,
+            };
+            Ok(Pending { streams: stdio.streams, pid, suspended: Some(suspended) })
         }
         Err(LaunchError::Refused { errno, .. }) => {
-            Err(LaunchError::Refused { errno, streams: plumbing.streams })
+            Err(LaunchError::Refused { errno, streams: stdio.streams })
         }
         Err(error) => Err(error),
     }
 }
 
-/// A process that has not begun, and is written down.
+/// A suspended process that is recorded.
 struct Created {
     suspended: Suspended,
     job: Arc<Job>,
     job_name: Option<String>,
-    root: Arc<Held>,
+    root: Arc<RootProcess>,
     entry: Entry,
 }
 
-/// Creates it, suspended, and writes it down.
-fn start(launch: &Launch, plumbing: &Plumbing) -> Result<Created, LaunchError> {
+/// Creates the process, suspended, and records it.
+fn start(launch: &Launch, stdio: &StdioSetup) -> Result<Created, LaunchError> {
     let refused = LaunchError::refused;
-    if let Some(errno) = search::refusal(&launch.file, launch.uid, launch.gid) {
+    let options = &launch.options;
+    if let Some(errno) = search::refusal(&options.file, options.uid, options.gid) {
         return Err(refused(errno));
     }
-    let block = environment::block(launch.env.as_deref(), &launch.run_id, launch.terminal.as_ref());
-    let own = |key: &str| std::env::var_os(key).map(|value| value.to_string_lossy().into_owned());
-    let environment = Environment::new(&block, own);
-    let file = find(launch, &environment).ok_or_else(|| refused(Errno::ENOENT))?;
-    let mut command_line = quote::command_line(launch.argv.split_terminator('\0'), launch.verbatim);
-    let directory = launch.cwd.as_deref().map(wide);
-    let name = (launch.on_owner_exit == Policy::Keep).then(job_name);
-    let job = Job::create(name.as_deref(), launch.limits).map_err(refused)?;
-    for handle in &plumbing.theirs {
+    let block =
+        environment::block(&options.env, &options.run_id, &launch.cookie_key, options.terminal.as_ref());
+    #[allow(clippy::disallowed_methods)] // On Windows the environment has a lock.
+    let bot_value = |key: &str| std::env::var_os(key).map(|value| value.to_string_lossy().into_owned());
+    let environment = Environment::new(&block, bot_value);
+    let file = find(options, &environment).ok_or_else(|| refused(Errno::ENOENT))?;
+    let mut command_line =
+        quote::command_line(options.argv.split_terminator('\0'), options.windows_verbatim_arguments);
+    let directory = options.cwd.as_deref().map(wide);
+    let name = (options.on_owner_exit == Policy::Keep).then(job_name);
+    let job = Job::create(name.as_deref(), options.limits()).map_err(refused)?;
+    for handle in &stdio.theirs {
         pipes::inherit(handle, true).map_err(refused)?;
     }
     let created = process::create(Spec {
@@ -157,65 +174,66 @@ fn start(launch: &Launch, plumbing: &Plumbing) -> Result<Created, LaunchError> {
         environment: &environment.wide(),
         directory: directory.as_deref(),
         job: &job,
-        slots: &plumbing.slots,
-        console: plumbing.terminal.as_ref().and_then(|terminal| terminal.console()),
-        hide: launch.windows_hide && !plumbing.inherits,
+        slots: &stdio.slots,
+        console: stdio.terminal.as_ref().and_then(|terminal| terminal.console()),
+        hide: options.windows_hide && !stdio.inherits,
     });
-    for handle in &plumbing.theirs {
+    for handle in &stdio.theirs {
         pipes::inherit(handle, false).map_err(refused)?;
     }
     let suspended = created.map_err(refused)?;
-    let pin = suspended.pin().map_err(refused)?;
-    let process = ProcessRef::known(suspended.pid, pin.start().map_err(refused)?);
-    // Nobody of whom there is no record: if it cannot be written down, the job goes with this function, and the process with it.
-    let entry = launch.owner.begin(record(launch, &process, name.clone()), launch.given_id)?;
-    entry.follow();
-    let root = Arc::new(Held::new(pin, process));
+    let handle = suspended.process_handle().map_err(refused)?;
+    let process = ProcessRef::known(suspended.pid, handle.start().map_err(refused)?);
+    // If the process cannot be recorded, this function drops the job, which ends the process.
+    let entry = launch.owner.begin(record(launch, &process, name.clone()), options.given_id)?;
+    entry.wake_checkpoint_thread();
+    let root = Arc::new(RootProcess::new(handle, process));
     Ok(Created { suspended, job: Arc::new(job), job_name: name, root, entry })
 }
 
-impl Begun {
+impl SuspendedLaunch {
     fn listen(self, on_event: OnEvent) -> Result<Run, LaunchError> {
-        let Self { suspended, job, job_name, root, entry, listening, terminal, launch, runtime } = self;
-        let polite = terminal.clone().map(|terminal| -> Polite { Box::new(move || terminal.ask_to_end()) });
+        let Self { suspended, job, job_name, root, entry, output_monitor, terminal, launch, runtime } = self;
+        let options = &launch.options;
+        let polite = terminal.clone().map(|terminal| -> Polite { Box::new(move || terminal.request_exit()) });
         let rules = Rules {
-            on_owner_exit: launch.on_owner_exit,
-            on_leader_exit: launch.on_leader_exit,
-            grace_ms: launch.grace_ms,
-            timeout: launch.timeout,
+            on_owner_exit: options.on_owner_exit,
+            on_leader_exit: options.on_leader_exit,
+            grace_ms: options.grace_ms,
+            timeout: options.timeout(),
             ..Rules::default()
         };
         let process = root.process.clone();
         let holding =
             Holding { job: job.clone(), root: root.clone(), rules, entry: entry.clone(), polite, age: None };
-        // Held first, begun second: nothing that it does is missed.
-        let (line, ear) = match Line::hold(holding) {
-            Ok(held) => held,
+        // Start the keeper before the process: then it misses no event.
+        let (connection, reports) = match KeeperConnection::start_keeper(holding) {
+            Ok(started) => started,
             Err(errno) => {
-                end_unbegun(&job, &root, &entry);
+                end_suspended(&job, &root, &entry);
                 return Err(LaunchError::refused(errno));
             }
         };
-        let run = Run::new(line, runtime, entry, launch.grace_ms, listening, terminal);
-        let begins = suspended.resume().and_then(|()| match launch.on_owner_exit {
-            Policy::Keep => outlive_us(&job, &suspended, &root, launch.on_leader_exit),
+        let run = Run::new(connection, runtime, entry, options.grace_ms, output_monitor, terminal);
+        let resumed = suspended.resume().and_then(|()| match options.on_owner_exit {
+            Policy::Keep => let_run_outlive_bot(&job, &suspended, &root, options.on_leader_exit),
             Policy::Kill => Ok(()),
         });
-        let ears = Ears {
+        let monitor = RunMonitor {
             run: run.clone(),
             exec: Some(Exec),
-            ear: Some(ear),
+            reports: Some(reports),
             root: process,
             held_by: job_name,
             origin: None,
-            run_id: launch.run_id,
-            silence: None,
-            timeout: launch.timeout.map(|timeout| Duration::from_millis(timeout.after_ms)),
+            cookie_key: Some(launch.cookie_key),
+            idle_task: None,
+            timeout: options.timeout_ms.map(Duration::from_millis),
             counters: launch.owner.counters,
             on_event,
         };
-        runtime.loop_handle.spawn(ears.listen());
-        if begins.is_err() {
+        runtime.loop_handle.spawn(monitor.listen());
+        if resumed.is_err() {
             let _ = run.cancel(SIGKILL, 0, "spawn-error");
         }
         Ok(run)
@@ -223,55 +241,61 @@ impl Begun {
 }
 
 impl Drop for Pending {
-    /// Whoever has begun it does not go on. It has not executed anything, and is not going to.
+    /// Ends a launch that the caller does not finish. Its process has not executed anything.
     fn drop(&mut self) {
-        if let Some(begun) = self.begun.take() {
-            end_unbegun(&begun.job, &begun.root, &begun.entry);
+        if let Some(launch) = self.suspended.take() {
+            end_suspended(&launch.job, &launch.root, &launch.entry);
         }
     }
 }
 
-/// It has not executed anything, and is gone when this returns.
-fn end_unbegun(job: &Job, root: &Held, entry: &Entry) {
+/// Ends a suspended process, which has not executed anything. It is gone when this returns.
+fn end_suspended(job: &Job, root: &RootProcess, entry: &Entry) {
     let _ = job.terminate(exit_code(SIGKILL));
     let _ = root.pin.wait_exited(Some(Duration::from_secs(1)));
-    entry.over();
+    entry.remove();
 }
 
-/// Gives the root a handle of the job, which lives as long as it does. When the root ends after we have, that is the last one, and the
-/// kernel ends the rest, unless that is to stay.
-fn outlive_us(job: &Job, suspended: &Suspended, root: &Held, on_leader_exit: Policy) -> Result<(), Errno> {
+/// Gives the root a handle of the job, so that the job outlives the bot. If the bot has exited, the
+/// root's exit closes the last handle, and the kernel ends the rest. With `onLeaderExit: 'keep'`
+/// the rest stays.
+fn let_run_outlive_bot(
+    job: &Job,
+    suspended: &Suspended,
+    root: &RootProcess,
+    on_leader_exit: Policy,
+) -> Result<(), Errno> {
     let given = job.give_to(suspended.process.as_handle());
     let given =
         given.and_then(|()| if on_leader_exit == Policy::Keep { job.end_with_us(false) } else { Ok(()) });
-    // It may have ended by now.
+    // The root may have exited already.
     if root.pin.has_ended() { Ok(()) } else { given }
 }
 
-impl Plumbing {
-    fn lay(launch: &Launch) -> Result<Self, LaunchError> {
+impl StdioSetup {
+    fn new(launch: &Launch) -> Result<Self, LaunchError> {
         let refused = LaunchError::refused;
-        if let Some(settings) = &launch.terminal {
+        if let Some(settings) = &launch.options.terminal {
             return Self::with_terminal(settings.size, &launch.stdio);
         }
         let (mut slots, mut streams, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
         let mut inherits = false;
         for (index, source) in launch.stdio.iter().enumerate() {
             let (stream, handle) = match *source {
-                // A program that finds none of its three standard streams may open files in their place.
+                // A program without its three standard streams may open files in their place.
                 Stdio::Closed if index > 2 => (None, None),
                 Stdio::Closed | Stdio::Null => (None, Some(pipes::null().map_err(refused)?)),
                 Stdio::Fd(fd) => {
                     inherits = true;
                     match crt::handle_of(fd) {
-                        // A service has no standard streams that could be passed on.
+                        // A service has no standard streams to inherit.
                         Err(Errno::EBADF) if fd <= 2 => (None, Some(pipes::null().map_err(refused)?)),
                         handle => (None, Some(pipes::duplicate(handle.map_err(refused)?).map_err(refused)?)),
                     }
                 }
                 Stdio::Handle(handle) => (None, Some(pipes::duplicate(raw(handle)).map_err(refused)?)),
                 Stdio::Pipe => {
-                    let (ours, theirs) = pipes::pair(Way::of(index)).map_err(refused)?;
+                    let (ours, theirs) = pipes::pair(Direction::of(index)).map_err(refused)?;
                     (Some(ours), Some(theirs))
                 }
             };
@@ -291,16 +315,16 @@ impl Plumbing {
         Ok(Self { slots, streams, theirs, terminal: None, inherits })
     }
 
-    /// The console has the command's ends; ours are what is typed and what is said.
+    /// The pseudo-console has the command's ends. Ours are the terminal's input and output.
     fn with_terminal(size: crate::pty::Size, stdio: &[Stdio]) -> Result<Self, LaunchError> {
         let refused = LaunchError::refused;
         let (mut streams, mut ends) = (Streams::new(), Vec::new());
         for (index, source) in stdio.iter().take(2).enumerate() {
             let (ours, theirs) = if let Stdio::Handle(handle) = *source {
-                // Made when the run was postponed, and closed by whoever has made it.
+                // A postponed run: its supervisor created this end, and closes it.
                 (None, pipes::duplicate(raw(handle)).map_err(refused)?)
             } else {
-                let (ours, theirs) = pipes::pair(Way::of(index)).map_err(refused)?;
+                let (ours, theirs) = pipes::pair(Direction::of(index)).map_err(refused)?;
                 (Some(ours), theirs)
             };
             streams.push(ours);
@@ -321,29 +345,31 @@ impl Plumbing {
     }
 }
 
-/// The file that the command names, as Node finds it.
-fn find(launch: &Launch, environment: &Environment) -> Option<String> {
-    let own = std::env::current_dir().ok().map(|path| path.to_string_lossy().into_owned());
-    let cwd = launch.cwd.as_deref().or(own.as_deref())?;
-    let name = wide(&launch.file);
+/// The file that the command names, by Node's rules.
+fn find(options: &LaunchOptions, environment: &Environment) -> Option<String> {
+    let bot_cwd = std::env::current_dir().ok().map(|path| path.to_string_lossy().into_owned());
+    let cwd = options.cwd.as_deref().or(bot_cwd.as_deref())?;
+    let name = wide(&options.file);
     // SAFETY: the name ends with a NUL.
     let cwd_first = unsafe { NeedCurrentDirectoryForExePathW(name.as_ptr()) } != 0;
     let places = search::Places { cwd, path: environment.get("PATH"), cwd_first };
-    search::find(&launch.file, places, |path| Path::new(path).metadata().is_ok_and(|meta| !meta.is_dir()))
+    search::find(&options.file, places, |path| Path::new(path).metadata().is_ok_and(|meta| !meta.is_dir()))
 }
 
-/// By which the next bot finds it. For people it says whose it is; what makes it unique is what nobody can guess.
+/// A new name for a job. The next bot finds the job by it. It contains our PID for people, and a
+/// random part, which makes it unique and impossible to guess.
 pub fn job_name() -> String {
     format!("Local\\spawn-owned-{}-{}", std::process::id(), keeper::random())
 }
 
 fn record(launch: &Launch, root: &ProcessRef, job: Option<String>) -> Record {
+    let options = &launch.options;
     let keeper = |me| registry::Keeper { start_token: me, address: keeper::address().to_owned() };
     Record {
         containment: Containment::Job,
         job,
-        rules: (launch.on_owner_exit == Policy::Keep)
-            .then_some(KeptRules { on_leader_exit: launch.on_leader_exit, timeout: launch.timeout }),
+        rules: (options.on_owner_exit == Policy::Keep)
+            .then_some(TakeoverRules { on_leader_exit: options.on_leader_exit, timeout: options.timeout() }),
         keeper: identity::me().ok().map(keeper),
         ..launch.record(root)
     }
@@ -359,11 +385,11 @@ fn kind(handle: &OwnedHandle) -> Kind {
     }
 }
 
-/// The value of a handle. The system uses the lower 32 bits only.
-pub fn number(handle: &OwnedHandle) -> i32 {
+/// The value of a handle. Windows uses only the lower 32 bits.
+pub fn raw_stream(handle: &OwnedHandle) -> i32 {
     i32::try_from(handle.as_raw_handle().addr()).unwrap_or(0)
 }
 
-fn raw(number: i32) -> RawHandle {
-    std::ptr::without_provenance_mut(usize::try_from(number).unwrap_or(0))
+fn raw(value: i32) -> RawHandle {
+    std::ptr::without_provenance_mut(usize::try_from(value).unwrap_or(0))
 }

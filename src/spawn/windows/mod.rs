@@ -1,7 +1,7 @@
-//! Starting a run on Windows.
+//! Starts a run on Windows.
 //!
-//! What Windows wants to be told before it starts a process is worked out as Node does it: [`environment`], [`handles`], [`quote`] and
-//! [`search`] ask the system for nothing, so their tests run everywhere. The others are thin.
+//! The preparation follows Node. [`environment`], [`handles`], [`quote`] and [`search`] make no
+//! system calls, so their tests run on every system. The other modules are thin.
 
 #[cfg(windows)]
 pub mod borrow;
@@ -25,10 +25,17 @@ pub mod search;
 mod streams;
 
 #[cfg(windows)]
-pub use launch::{Launcher, Pending, number};
+pub use launch::{Launcher, Pending, raw_stream};
 #[cfg(windows)]
 pub use lend::lend;
 #[cfg(windows)]
 pub use registered::job_for_registered;
 #[cfg(windows)]
-pub use streams::{duplicate, end_stream, hand_out, stream_pair};
+pub use streams::{duplicate, end_stream, hand_out, stream_id, stream_pair};
+
+/// Our end of a stream: a handle.
+#[cfg(windows)]
+pub type OwnedStream = std::os::windows::io::OwnedHandle;
+/// The value of a stream's handle.
+#[cfg(windows)]
+pub type RawStream = i32;

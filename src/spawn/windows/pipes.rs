@@ -1,7 +1,8 @@
-//! Streams: named pipes of which we have one end and the command the other.
+//! Streams: named pipes with our end and the command's end.
 //!
-//! Not connected to by name from JavaScript: that takes a turn of the event loop, and until then the command's first words would fail
-//! (`ERROR_PIPE_LISTENING`). Both ends are open when the pair is handed out; nobody else can get at it, as it takes one client.
+//! JavaScript does not connect by name: that takes a turn of the event loop, and until then the
+//! command's first writes would fail (`ERROR_PIPE_LISTENING`). [`pair`] returns both ends open. No
+//! other process can connect, because the pipe accepts one client.
 
 use std::os::windows::io::{AsRawHandle, FromRawHandle, OwnedHandle, RawHandle};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,23 +23,24 @@ use windows_sys::Win32::System::Threading::GetCurrentProcess;
 
 use crate::errno::Errno;
 
-/// As much as Node has.
+/// Buffer size of a pipe, the same as in Node.
 const BUFFER: u32 = 64 << 10;
 
-/// Somebody may have taken a name, or a client's place; nobody does so all the time.
+/// How many names to try. Another process may have taken a name, or the client's place.
 const ATTEMPTS: usize = 8;
 
-/// Which way it goes. A pipe cannot be closed by halves: one that goes both ways ends only when it is closed altogether, and who ends its
-/// half of it waits until the other has read everything.
+/// The direction of a stream. A pipe cannot be closed for one direction only: a bidirectional one
+/// ends when it is closed completely. A side that ends its own direction waits until the other side
+/// has read everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum Direction {
     ToCommand,
     FromCommand,
     Both,
 }
 
-impl Way {
-    /// Of the command's descriptor with this number.
+impl Direction {
+    /// The direction of the command's descriptor `index`.
     pub fn of(index: usize) -> Self {
         match index {
             0 => Self::ToCommand,
@@ -48,18 +50,18 @@ impl Way {
     }
 }
 
-/// Our end, to be waited for without waiting, and the command's, as programs expect theirs. Neither is inherited by anybody.
-pub fn pair(way: Way) -> Result<(OwnedHandle, OwnedHandle), Errno> {
+/// Our end, which is overlapped, and the command's end, which is not. Neither is inheritable.
+pub fn pair(direction: Direction) -> Result<(OwnedHandle, OwnedHandle), Errno> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    let (ours, theirs) = match way {
-        Way::ToCommand => (PIPE_ACCESS_OUTBOUND, GENERIC_READ | FILE_WRITE_ATTRIBUTES),
-        Way::FromCommand => (PIPE_ACCESS_INBOUND, GENERIC_WRITE | FILE_READ_ATTRIBUTES),
-        Way::Both => (PIPE_ACCESS_DUPLEX, GENERIC_READ | GENERIC_WRITE),
+    let (ours, theirs) = match direction {
+        Direction::ToCommand => (PIPE_ACCESS_OUTBOUND, GENERIC_READ | FILE_WRITE_ATTRIBUTES),
+        Direction::FromCommand => (PIPE_ACCESS_INBOUND, GENERIC_WRITE | FILE_READ_ATTRIBUTES),
+        Direction::Both => (PIPE_ACCESS_DUPLEX, GENERIC_READ | GENERIC_WRITE),
     };
     let mut attempt = 1;
     loop {
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = wide(&format!(r"\\.\pipe\spawn-owned-stream-{}-{number}", std::process::id()));
+        let index = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = wide(&format!(r"\\.\pipe\spawn-owned-stream-{}-{index}", std::process::id()));
         match connect(&name, ours, theirs) {
             Err(ERROR_ACCESS_DENIED | ERROR_PIPE_BUSY) if attempt < ATTEMPTS => attempt += 1,
             result => return result.map_err(Errno::of_win32),
@@ -68,7 +70,7 @@ pub fn pair(way: Way) -> Result<(OwnedHandle, OwnedHandle), Errno> {
 }
 
 fn connect(name: &[u16], ours: u32, theirs: u32) -> Result<(OwnedHandle, OwnedHandle), u32> {
-    // SAFETY: the name ends with a NUL; no attributes: it is not inherited.
+    // SAFETY: the name ends with a NUL; without attributes the handle is not inheritable.
     let server = unsafe {
         opened(CreateNamedPipeW(
             name.as_ptr(),
@@ -96,10 +98,10 @@ fn connect(name: &[u16], ours: u32, theirs: u32) -> Result<(OwnedHandle, OwnedHa
     Ok((server, client))
 }
 
-/// Where nothing comes from, and everything goes.
+/// Opens `NUL`.
 pub fn null() -> Result<OwnedHandle, Errno> {
     let name = wide("NUL");
-    // SAFETY: the name ends with a NUL; no attributes: it is not inherited.
+    // SAFETY: the name ends with a NUL; without attributes the handle is not inheritable.
     let handle = unsafe {
         opened(CreateFileW(
             name.as_ptr(),
@@ -114,10 +116,10 @@ pub fn null() -> Result<OwnedHandle, Errno> {
     handle.map_err(Errno::of_win32)
 }
 
-/// Another handle of the same, not inherited.
+/// A duplicate of the handle, not inheritable.
 pub fn duplicate(handle: RawHandle) -> Result<OwnedHandle, Errno> {
     let mut copy: HANDLE = std::ptr::null_mut();
-    // SAFETY: the call fails if the handle means nothing; the copy is ours alone.
+    // SAFETY: the call fails if the handle is invalid. Only this function has the duplicate.
     unsafe {
         let me = GetCurrentProcess();
         if DuplicateHandle(me, handle, me, &raw mut copy, 0, 0, DUPLICATE_SAME_ACCESS) == 0 {
@@ -127,8 +129,9 @@ pub fn duplicate(handle: RawHandle) -> Result<OwnedHandle, Errno> {
     }
 }
 
-/// Whether whoever is started by us inherits it, unless it is told what to inherit. That is allowed for the one call that needs it: a
-/// process that another thread starts in between, and that is not told, gets it too.
+/// Makes a handle inheritable or not. The bot allows it only during the one call that needs it. A
+/// process that another thread starts at that moment without a handle list inherits the handle,
+/// too.
 pub fn inherit(handle: &OwnedHandle, may: bool) -> Result<(), Errno> {
     let flags = if may { HANDLE_FLAG_INHERIT } else { 0 };
     // SAFETY: the handle is open.
@@ -136,17 +139,20 @@ pub fn inherit(handle: &OwnedHandle, may: bool) -> Result<(), Errno> {
     if done == 0 { Err(Errno::last()) } else { Ok(()) }
 }
 
+/// Converts a returned handle, or returns the last error.
+///
 /// # Safety
-/// The handle, if there is one, must be ours alone.
+/// The handle, if valid, must belong to the caller alone.
 unsafe fn opened(handle: HANDLE) -> Result<OwnedHandle, u32> {
     if handle == INVALID_HANDLE_VALUE {
-        // SAFETY: asks what the last call of this thread has failed with.
+        // SAFETY: reads the error of this thread's last call.
         return Err(unsafe { GetLastError() });
     }
-    // SAFETY: the caller has just got it.
+    // SAFETY: the caller has just got the handle.
     Ok(unsafe { OwnedHandle::from_raw_handle(handle) })
 }
 
+/// The text in UTF-16, with a NUL.
 pub fn wide(text: &str) -> Vec<u16> {
     text.encode_utf16().chain([0]).collect()
 }
@@ -159,13 +165,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_command_says_before_anybody_listens_is_heard_and_its_end_too() {
-        let (ours, theirs) = pair(Way::FromCommand).unwrap();
+    fn our_end_gets_what_the_command_writes_before_anything_reads() {
+        let (ours, theirs) = pair(Direction::FromCommand).unwrap();
         let mut theirs = File::from(theirs);
         theirs.write_all(b"first words").unwrap();
         drop(theirs);
         let mut text = String::new();
-        // An overlapped handle can be read this way as long as there is something to read.
+        // An overlapped handle can be read this way while there are bytes to read.
         let mut buffer = [0; 32];
         let count = File::from(ours).read(&mut buffer).unwrap();
         text.push_str(std::str::from_utf8(&buffer[..count]).unwrap());

@@ -1,5 +1,5 @@
-//! `CreateProcessW`, with what it takes to have the process in its job, and to have it inherit what it is to inherit, from its first
-//! instruction.
+//! Calls `CreateProcessW` so that the process is in its job, and has only the handles it has to
+//! inherit, from its first instruction on.
 
 use std::ffi::c_void;
 use std::os::windows::io::{AsHandle, AsRawHandle, FromRawHandle, OwnedHandle, RawHandle};
@@ -18,23 +18,23 @@ use windows_sys::Win32::UI::WindowsAndMessaging::{SW_HIDE, SW_SHOWDEFAULT};
 use super::handles::{self, Slot};
 use crate::contain::job::Job;
 use crate::errno::Errno;
-use crate::identity::Pin;
+use crate::identity::ProcessHandle;
 
-/// What to create. Texts are wide and end with a NUL.
+/// What to create. Texts are UTF-16 and end with a NUL.
 pub struct Spec<'a> {
     pub file: &'a [u16],
     pub command_line: &'a mut [u16],
     pub environment: &'a [u16],
     pub directory: Option<&'a [u16]>,
     pub job: &'a Job,
-    /// All can be inherited, and the first three are open. Of no meaning if there is a console.
+    /// The handles are inheritable, and the first three are open. Ignored if there is a console.
     pub slots: &'a [Slot],
     pub console: Option<HPCON>,
-    /// It is not to have a window.
+    /// Start the process without a window.
     pub hide: bool,
 }
 
-/// A process that has not begun yet. Dropping it leaves it to its job.
+/// A suspended process. Dropping it does not end it; its job does.
 pub struct Suspended {
     pub process: OwnedHandle,
     pub pid: i32,
@@ -42,12 +42,12 @@ pub struct Suspended {
 }
 
 impl Suspended {
-    pub fn pin(&self) -> Result<Pin, Errno> {
+    pub fn process_handle(&self) -> Result<ProcessHandle, Errno> {
         let process = self.process.try_clone().map_err(|error| Errno::of(&error))?;
-        Ok(Pin::created(self.pid, process))
+        Ok(ProcessHandle::created(self.pid, process))
     }
 
-    /// Now it begins.
+    /// Starts the execution.
     pub fn resume(&self) -> Result<(), Errno> {
         // SAFETY: the handle is open.
         if unsafe { ResumeThread(self.thread.as_raw_handle()) } == u32::MAX {
@@ -58,12 +58,13 @@ impl Suspended {
     }
 }
 
+/// Creates a suspended process.
 pub fn create(spec: Spec) -> Result<Suspended, Errno> {
     let jobs = [spec.job.as_handle().as_raw_handle()];
     let mut inherited: Vec<RawHandle> = Vec::new();
     for slot in spec.slots.iter().filter(|slot| **slot != Slot::Closed) {
         let handle = std::ptr::without_provenance_mut(slot.handle());
-        // Each once, or the call fails.
+        // The call fails if the list contains a handle twice.
         if !inherited.contains(&handle) {
             inherited.push(handle);
         }
@@ -71,7 +72,7 @@ pub fn create(spec: Spec) -> Result<Suspended, Errno> {
     let mut attributes = Attributes::new(3)?;
     attributes.set(PROC_THREAD_ATTRIBUTE_JOB_LIST, jobs.as_ptr().cast(), size_of_val(&jobs))?;
     if let Some(console) = spec.console {
-        // This one is passed by value.
+        // The console is passed by value, not by pointer.
         attributes.set(
             PROC_THREAD_ATTRIBUTE_PSEUDOCONSOLE,
             std::ptr::without_provenance(console.cast_unsigned()),
@@ -85,7 +86,8 @@ pub fn create(spec: Spec) -> Result<Suspended, Errno> {
     let mut startup = STARTUPINFOEXW::default();
     let info = &mut startup.StartupInfo;
     info.cb = u32::try_from(size_of::<STARTUPINFOEXW>()).unwrap_or(0);
-    // With a console, and standard handles that are none: else the command would get the bot's.
+    // With a console the standard handles are null; without this flag the command would get the
+    // bot's.
     info.dwFlags = STARTF_USESTDHANDLES | STARTF_USESHOWWINDOW;
     info.wShowWindow = u16::try_from(if spec.hide { SW_HIDE } else { SW_SHOWDEFAULT }).unwrap_or(0);
     if spec.console.is_none() {
@@ -107,7 +109,8 @@ pub fn create(spec: Spec) -> Result<Suspended, Errno> {
         flags |= CREATE_NO_WINDOW;
     }
     let mut created = PROCESS_INFORMATION::default();
-    // SAFETY: all texts end with NULs, the command line may be written to, and whatever is pointed to lives until the call returns.
+    // SAFETY: all texts end with a NUL, the command line is writable, and everything pointed to
+    // lives until the call returns.
     let done = unsafe {
         CreateProcessW(
             spec.file.as_ptr(),
@@ -125,26 +128,26 @@ pub fn create(spec: Spec) -> Result<Suspended, Errno> {
     if done == 0 {
         return Err(Errno::last());
     }
-    // SAFETY: both were just made, and are ours alone.
+    // SAFETY: both handles were just created, and only this function has them.
     let (process, thread) = unsafe {
         (OwnedHandle::from_raw_handle(created.hProcess), OwnedHandle::from_raw_handle(created.hThread))
     };
     Ok(Suspended { process, pid: created.dwProcessId.cast_signed(), thread })
 }
 
-/// A list of attributes; what they point to must live as long as it does.
+/// A list of attributes. The values they point to must live as long as the list.
 struct Attributes {
-    /// As the system has it, of a size that only it knows.
+    /// Opaque memory of the system.
     list: Vec<usize>,
 }
 
 impl Attributes {
     fn new(count: u32) -> Result<Self, Errno> {
         let mut bytes = 0;
-        // SAFETY: without a list the call only tells how long one would be.
+        // SAFETY: without a list the call only returns the size.
         unsafe { InitializeProcThreadAttributeList(std::ptr::null_mut(), count, 0, &raw mut bytes) };
         let mut list = vec![0_usize; bytes.div_ceil(size_of::<usize>())];
-        // SAFETY: the list is as long as was asked for.
+        // SAFETY: the list has the size that the call returned.
         let done =
             unsafe { InitializeProcThreadAttributeList(list.as_mut_ptr().cast(), count, 0, &raw mut bytes) };
         if done == 0 {
@@ -154,7 +157,7 @@ impl Attributes {
     }
 
     fn set(&mut self, attribute: u32, value: *const c_void, size: usize) -> Result<(), Errno> {
-        // SAFETY: the list was initialized with room for it; the caller keeps the value.
+        // SAFETY: the list was initialized with room for it; the caller keeps the value alive.
         let done = unsafe {
             UpdateProcThreadAttribute(
                 self.pointer(),
@@ -176,7 +179,7 @@ impl Attributes {
 
 impl Drop for Attributes {
     fn drop(&mut self) {
-        // SAFETY: it was initialized.
+        // SAFETY: `new` initialized the list.
         unsafe { DeleteProcThreadAttributeList(self.pointer()) };
     }
 }

@@ -1,7 +1,8 @@
-//! The command line. Windows passes one text; each program takes it apart for itself, most by the rules of the C runtime.
+//! The command line. Windows passes one text, and each program splits it, most by the rules of the
+//! C runtime.
 
-/// The arguments as one NUL-terminated text, from which the C runtime reads them again. `verbatim`: the caller has quoted them, or
-/// the program has rules of its own, as `cmd.exe` has.
+/// The arguments as one NUL-terminated text, which the C runtime splits into the same arguments.
+/// `verbatim`: the caller has quoted them, or the program has its own rules, like `cmd.exe`.
 pub fn command_line<'a>(argv: impl IntoIterator<Item = &'a str>, verbatim: bool) -> Vec<u16> {
     let mut line = String::new();
     for (index, argument) in argv.into_iter().enumerate() {
@@ -17,7 +18,7 @@ pub fn command_line<'a>(argv: impl IntoIterator<Item = &'a str>, verbatim: bool)
     line.encode_utf16().chain([0]).collect()
 }
 
-/// Only what has to be quoted is: some programs look at the command line themselves.
+/// Adds quotes only where they are needed: some programs read the command line themselves.
 fn push_quoted(line: &mut String, argument: &str) {
     if !argument.is_empty() && !argument.contains([' ', '\t', '"']) {
         line.push_str(argument);
@@ -26,7 +27,8 @@ fn push_quoted(line: &mut String, argument: &str) {
     line.push('"');
     let mut backslashes = 0;
     for character in argument.chars() {
-        // Backslashes are themselves, except before a quote: there each counts half, and an odd one makes the quote text.
+        // A backslash is plain text, except before a quote: there two backslashes are one, and an
+        // odd one escapes the quote.
         if character == '"' {
             line.extend(std::iter::repeat_n('\\', backslashes + 1));
         }
@@ -49,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_what_would_be_read_differently() {
+    fn command_line_quotes_what_the_c_runtime_would_change() {
         for (argument, expected) in [
             ("", r#""""#),
             ("plain", "plain"),
@@ -78,13 +80,13 @@ mod tests {
     }
 
     #[test]
-    fn joins_with_single_spaces() {
+    fn command_line_joins_arguments_with_single_spaces() {
         assert_eq!(line(&["node.exe", "-e", "1 + 1", "", "x"], false), r#"node.exe -e "1 + 1" "" x"#);
         assert_eq!(line(&[], false), "");
     }
 
     #[test]
-    fn verbatim_changes_nothing() {
+    fn verbatim_arguments_stay_unchanged() {
         assert_eq!(
             line(&["cmd.exe", "/d", "/s", "/c", r#""echo "a  b" & dir C:\""#], true),
             r#"cmd.exe /d /s /c "echo "a  b" & dir C:\""#
@@ -93,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn the_c_runtime_reads_back_what_was_meant() {
+    fn the_c_runtime_reads_back_the_same_arguments() {
         let pieces = ["", "a", " ", "\t", r"\", r"\\", r#"""#, r#"\""#, "é"];
         let mut argv: Vec<String> = Vec::new();
         for first in pieces {
@@ -105,7 +107,8 @@ mod tests {
         assert_eq!(read, argv);
     }
 
-    /// The documented rules of the C runtime for all arguments but the first.
+    /// Splits a command line by the documented rules of the C runtime, for all arguments but the
+    /// first.
     fn read_back(line: &str) -> Vec<String> {
         let (mut argv, mut argument, mut quoted, mut backslashes) = (Vec::new(), None::<String>, false, 0);
         for character in line.chars().chain([' ']) {

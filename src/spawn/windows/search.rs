@@ -1,22 +1,24 @@
-//! Which file a command is. `CreateProcessW` would search by rules of its own; these are Node's.
+//! Finds the file of a command by Node's rules. The rules of `CreateProcessW` differ.
 
 use crate::errno::Errno;
 
-/// What a program's file may end with if its name does not say so. `CreateProcessW` can start no others, so PATHEXT is not asked.
+/// Extensions to try if the name has none. `CreateProcessW` starts no other files, so PATHEXT does
+/// not matter.
 const EXTENSIONS: [&str; 2] = ["com", "exe"];
 
-/// Where to look.
+/// Where to search.
 #[derive(Debug, Clone, Copy)]
 pub struct Places<'a> {
-    /// Of the command, not of the bot. As it was given, so it need not be absolute.
+    /// The command's directory, not the bot's, as the caller gave it: it may be relative.
     pub cwd: &'a str,
-    /// Of the command's environment.
+    /// PATH of the command's environment.
     pub path: Option<&'a str>,
-    /// Whether a name without a directory is looked for in `cwd` first, as `NeedCurrentDirectoryForExePathW` says.
+    /// Whether a name without a directory is searched in `cwd` first, see
+    /// `NeedCurrentDirectoryForExePathW`.
     pub cwd_first: bool,
 }
 
-/// What Node refuses before it looks for the file, and with which of two errors first.
+/// The error with which Node refuses a command before it searches the file. The order matters.
 pub fn refusal(file: &str, uid: Option<u32>, gid: Option<u32>) -> Option<Errno> {
     if is_batch(file) {
         Some(Errno::EINVAL)
@@ -27,8 +29,8 @@ pub fn refusal(file: &str, uid: Option<u32>, gid: Option<u32>) -> Option<Errno> 
     }
 }
 
-/// Node starts no batch file without a shell: the arguments cannot be quoted such that `cmd.exe` takes them for arguments. Windows
-/// ignores dots and spaces at the end of a name.
+/// Node starts no batch file without a shell: no quoting makes `cmd.exe` read every argument as an
+/// argument. Windows ignores dots and spaces at the end of a name.
 fn is_batch(file: &str) -> bool {
     let name = file.trim_end_matches(|c: char| c == '.' || c == '\u{b}' || c.is_ascii_whitespace());
     name.rsplit_once('.').is_some_and(|(_, extension)| {
@@ -36,7 +38,7 @@ fn is_batch(file: &str) -> bool {
     })
 }
 
-/// The file to execute. `exists` says whether there is something of that name that is no directory.
+/// The file to execute. `exists` returns whether a path exists and is not a directory.
 pub fn find(file: &str, places: Places, exists: impl Fn(&str) -> bool) -> Option<String> {
     if file.is_empty() || file == "." {
         return None;
@@ -45,9 +47,9 @@ pub fn find(file: &str, places: Places, exists: impl Fn(&str) -> bool) -> Option
     let (dir, name) = file.split_at(name_at);
     let look_in = |dir: &str| {
         let stem = in_directory(dir, name, places.cwd);
-        let as_it_is = has_extension(name).then(|| stem.clone());
+        let unchanged = has_extension(name).then(|| stem.clone());
         let completed = EXTENSIONS.map(|extension| with_extension(&stem, name, extension));
-        as_it_is.into_iter().chain(completed).find(|path| exists(path))
+        unchanged.into_iter().chain(completed).find(|path| exists(path))
     };
     if !dir.is_empty() {
         return look_in(dir);
@@ -59,7 +61,8 @@ pub fn find(file: &str, places: Places, exists: impl Fn(&str) -> bool) -> Option
         .or_else(|| directories(places.path.unwrap_or_default()).find_map(look_in))
 }
 
-/// Any, from the first dot on: `node.js` is a program's whole name before it is the beginning of one.
+/// Whether the name has an extension, from its first dot on. Then it is tried unchanged first, like
+/// `node.js`.
 fn has_extension(name: &str) -> bool {
     name.split_once('.').is_some_and(|(_, extension)| !extension.is_empty())
 }
@@ -69,14 +72,15 @@ fn with_extension(stem: &str, name: &str, extension: &str) -> String {
     [stem, dot, extension].concat()
 }
 
-/// Relative directories are relative to the command's directory. A drive without a root (`D:tools`) is too if it is the same drive;
-/// otherwise it is where the bot is on that drive.
+/// The path of `name` in `dir`. A relative directory is relative to `cwd`. So is a drive without a
+/// root (`D:tools`) if `cwd` is on that drive. Otherwise it means the bot's directory on that
+/// drive.
 fn in_directory(dir: &str, name: &str, cwd: &str) -> String {
     let is_separator = |c: Option<char>| matches!(c, Some('\\' | '/'));
     let mut first = dir.chars();
     let (one, two, three) = (first.next(), first.next(), first.next());
     let (base, dir) = if is_separator(one) {
-        // `\\server\share` is complete, `\tools` lacks a drive.
+        // `\\server\share` is complete, `\tools` has no drive.
         let complete = is_separator(two) && three.is_some();
         (if complete { "" } else { drive(cwd).unwrap_or_default() }, dir)
     } else if two != Some(':') {
@@ -105,7 +109,8 @@ fn drive(path: &str) -> Option<&str> {
     (path[..colon].chars().count() == 1).then(|| &path[..=colon])
 }
 
-/// The directories of a PATH. A semicolon in one that begins with a quote does not end it. Blanks count, empty ones do not.
+/// The directories of a PATH. A semicolon inside quotes at the start of an entry does not end it.
+/// Spaces count. Empty entries do not.
 fn directories(path: &str) -> impl Iterator<Item = &str> {
     let mut rest = Some(path);
     std::iter::from_fn(move || {
@@ -134,7 +139,7 @@ mod tests {
     const CWD: &str = r"C:\work";
     const HERE: Places = Places { cwd: CWD, path: Some(r"C:\bin;D:\tools\"), cwd_first: true };
 
-    /// Everything that is tried, in order.
+    /// Every path that is tried, in order.
     fn tried(file: &str, places: Places) -> Vec<String> {
         let tried = RefCell::new(Vec::new());
         let found = find(file, places, |path| {
@@ -146,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn looks_in_the_directory_first_and_then_in_the_path() {
+    fn find_tries_the_directory_first_and_then_the_path() {
         assert_eq!(
             tried("git", HERE),
             [
@@ -165,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_the_first_that_exists() {
+    fn find_returns_the_first_file_that_exists() {
         let exists = |there: &'static [&str]| move |path: &str| there.contains(&path);
         let find = |file, there| find(file, HERE, exists(there));
         assert_eq!(
@@ -178,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_with_an_extension_is_tried_as_it_is_first() {
+    fn find_tries_a_name_with_an_extension_unchanged_first() {
         let places = Places { path: None, ..HERE };
         for (file, expected) in [
             ("a.exe", &[r"C:\work\a.exe", r"C:\work\a.exe.com", r"C:\work\a.exe.exe"][..]),
@@ -195,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_relative_to_that_of_the_command() {
+    fn a_relative_directory_is_relative_to_that_of_the_command() {
         for (cwd, file, expected) in [
             (CWD, r".\a", r"C:\work\.\a.com"),
             (CWD, "./a", r"C:\work\./a.com"),
@@ -210,7 +215,7 @@ mod tests {
             (CWD, "/a", "C:/a.com"),
             (r"\\server\share", r"\dir\a", r"\dir\a.com"),
             ("relative", r"\dir\a", r"\dir\a.com"),
-            // Another machine's.
+            // On another machine.
             (CWD, r"\\server\share\a", r"\\server\share\a.com"),
             (CWD, "//server/share/a", "//server/share/a.com"),
             (r"\\server\share", r"sub\a", r"\\server\share\sub\a.com"),
@@ -233,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_a_path_as_cmd_does() {
+    fn directories_splits_a_path_like_cmd() {
         for (path, expected) in [
             ("", &[][..]),
             (";;", &[]),
@@ -254,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_of_the_path_are_relative_to_that_of_the_command() {
+    fn relative_directories_of_the_path_are_relative_to_that_of_the_command() {
         let path = Some(r"node_modules\.bin;\opt;D:x;\\server\bin");
         let tried = tried("a.exe", Places { path, cwd_first: false, ..HERE });
         let whole: Vec<_> = tried.iter().step_by(3).collect();
@@ -265,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_a_batch_file_before_another_user() {
+    fn refusal_reports_a_batch_file_before_another_user() {
         assert_eq!(refusal("a.exe", None, None), None);
         assert_eq!(refusal("a.bat", None, None), Some(Errno::EINVAL));
         assert_eq!(refusal("a.exe", Some(0), None), Some(Errno::ENOTSUP));
@@ -274,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn knows_a_batch_file_however_it_is_written() {
+    fn is_batch_recognizes_a_batch_file_in_every_spelling() {
         for file in [
             "a.bat",
             "a.CMD",

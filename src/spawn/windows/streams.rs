@@ -1,27 +1,33 @@
-//! Streams as the bindings hand them out.
+//! Streams as the N-API bindings use them.
 
 use super::crt;
-use super::pipes::{self, Way};
+use super::pipes::{self, Direction};
 use crate::errno::Errno;
-use crate::spawn::OwnedStream;
+use crate::spawn::{OwnedStream, StreamId};
 
-/// Two ends of a new stream for the command's descriptor with this number: ours, and its.
+/// Both ends of a new stream for the command's descriptor `index`: ours and the command's.
 pub fn stream_pair(index: usize) -> Result<(OwnedStream, OwnedStream), Errno> {
-    pipes::pair(Way::of(index))
+    pipes::pair(Direction::of(index))
 }
 
-/// Another handle of what the caller has open under this number.
+/// A duplicate of the handle of the caller's descriptor.
 pub fn duplicate(fd: i32) -> Result<OwnedStream, Errno> {
     pipes::duplicate(crt::handle_of(fd)?)
 }
 
-/// A descriptor for it; whoever closes that closes it.
+/// Gives the stream to the caller as a descriptor. Closing the descriptor closes the stream.
 pub fn hand_out(stream: OwnedStream) -> Result<i32, Errno> {
     crt::descriptor_for(stream)
 }
 
-/// A pipe is at its end when its other end is closed, and when the tree is extinct it is: nobody outside of it was given one.
-#[allow(clippy::unnecessary_wraps)] // As elsewhere.
-pub fn end_stream(_fd: i32) -> Result<(), Errno> {
-    Ok(())
+/// `None`: Windows does not need it, because [`end_stream`] does nothing.
+pub fn stream_id(_fd: i32) -> Option<StreamId> {
+    None
+}
+
+/// No-op: a pipe is at end of file when its other end is closed. When the tree is extinct it is
+/// closed, because only the tree had handles of it.
+#[allow(clippy::unnecessary_wraps)] // The signature is the same as on Unix.
+pub fn end_stream(_fd: i32, _expected: StreamId) -> Result<bool, Errno> {
+    Ok(false)
 }

@@ -1,45 +1,53 @@
 import type { CancelOptions, RunExit, SurveyedRun } from '../../../index.js'
-import { filterOf, NothingFound, named } from '../runs.js'
-import type { Context, Outcome } from '../terminal.js'
-import { printable } from '../text.js'
+import { signalNumber } from '../../util/signals.js'
+import type { Context, Outcome } from '../context.js'
+import { filterOf, NothingFound, named } from '../run-display.js'
+import { counted, printable } from '../text.js'
 
-export async function cancel(context: Context): Promise<Outcome> {
+/** Terminates the selected runs. `defaultSignal` is the first signal, unless an option sets it. */
+export async function cancel(context: Context, defaultSignal?: NodeJS.Signals): Promise<Outcome> {
   const { request, supervisor } = context
+  const given = request.text('signal') as NodeJS.Signals | undefined
+  const [graceMs, signal] = [request.number('grace'), given ?? defaultSignal]
+  // A dry run must fail for an unknown signal too.
+  if (signal !== undefined) signalNumber(signal)
   const runs = await selected(context)
   if (!context.json)
-    for (const run of runs) context.print(`${request.flag('dry-run') ? 'would end' : 'ending'} ${whose(run)}`)
+    for (const run of runs)
+      context.print(`${request.flag('dry-run') ? 'would end' : 'ending'} ${describe(run)}`)
   if (request.flag('dry-run')) {
-    if (context.json) context.printJson({ dryRun: true, runs: runs.map(({ record }) => record) })
+    if (context.json)
+      context.printJson({ dryRun: true, runs: runs.map(({ record }) => record), ...context.problem })
     return 0
   }
-  const [graceMs, signal] = [request.number('grace'), request.text('signal') as NodeJS.Signals | undefined]
   const options: CancelOptions = { ...(graceMs !== undefined && { graceMs }), ...(signal && { signal }) }
   const results = await Promise.all(runs.map(({ record }) => supervisor.cancel(record.runId, options)))
   const exits = results.flatMap(({ exits }) => exits)
-  if (context.json) context.printJson({ dryRun: false, results })
+  if (context.json) context.printJson({ dryRun: false, results, ...context.problem })
   else for (const exit of exits) context.print(...endOf(exit))
   return exits.every(({ survivors }) => survivors.length === 0) ? 0 : 1
 }
 
-/** What is going to be ended. Never everything, because nothing was said. */
+/** Returns the selected runs. Throws without a selection: that never means "all runs". */
 async function selected({ request, supervisor }: Context): Promise<SurveyedRun[]> {
   const [name] = request.words
   const filter = filterOf(request)
-  if (name !== undefined && filter) throw request.error('a RUN and a filter: give one of them')
+  if (name !== undefined && filter)
+    throw request.error('a RUN and a filter cannot be combined. Pass one of them')
   if (name !== undefined) return [named(await supervisor.survey(), name)]
-  if (!filter) throw request.error('what to cancel? Give a RUN, or --session, --scope or --label')
+  if (!filter) throw request.error('no run is selected. Pass a RUN, or --session, --scope or --label')
   const runs = await supervisor.survey(filter)
   if (runs.length === 0)
-    throw new NothingFound(`no run matches ${JSON.stringify(filter)}; spawn-owned ps lists them`)
+    throw new NothingFound(`no run matches ${JSON.stringify(filter)}. "spawn-owned ps" lists all runs`)
   return runs
 }
 
-/** Who it is, and what makes it ours. */
-function whose({ record, owner, members }: SurveyedRun): string {
-  const bot = owner === 'dead' ? `bot ${record.botPid}, which is gone` : `bot ${record.botPid}`
+/** Returns a line about a run, with its owner. */
+function describe({ record, owner, members }: SurveyedRun): string {
+  const bot = owner === 'dead' ? `bot ${record.botPid} (gone)` : `bot ${record.botPid}`
   return printable(
-    `${record.runId}: ${record.commandPreview} (pid ${record.pid}, ${members.length} processes; ` +
-      `recorded by ${bot}, held by ${record.containment})`,
+    `${record.runId}: ${record.commandPreview} (pid ${record.pid}, ${counted(members.length, 'process', 'processes')}; ` +
+      `owner ${bot}, containment ${record.containment})`,
   )
 }
 

@@ -2,13 +2,13 @@ import { accessSync, constants, existsSync, mkdtempSync, readdirSync, rmSync, st
 import { release, tmpdir } from 'node:os'
 import { basename, dirname, join } from 'node:path'
 import { version } from '../../../package.json'
-import { readFile } from '../files.js'
-import type { Context, Outcome } from '../terminal.js'
-import { type Colour, printable } from '../text.js'
+import type { Context, Outcome } from '../context.js'
+import { readFile } from '../regular-file.js'
+import { type Colour, counted, printable } from '../text.js'
 
 interface Check {
   readonly name: string
-  /** `missing`: it would be nice to have. */
+  /** `missing`: an optional feature that this system does not have. */
   readonly status: 'ok' | 'missing' | 'warning' | 'failed'
   readonly detail: string
 }
@@ -21,7 +21,7 @@ const MARKS: Record<Check['status'], readonly [mark: string, colour: Colour]> = 
 }
 
 export async function doctor(context: Context): Promise<Outcome> {
-  const checks = [versions(), ...offers(context), await trial(context), ...(await registry(context))]
+  const checks = [versions(), ...capabilities(context), await trial(context), ...(await registry(context))]
   const isWell = checks.every(({ status }) => status !== 'failed')
   if (context.json) {
     context.printJson({ ok: isWell, checks })
@@ -45,7 +45,7 @@ function versions(): Check {
   }
 }
 
-function offers({ owned }: Context): Check[] {
+function capabilities({ owned }: Context): Check[] {
   return owned.capabilities().map(({ name, available, why }) => ({
     name,
     status: available ? 'ok' : 'missing',
@@ -53,7 +53,7 @@ function offers({ owned }: Context): Check[] {
   }))
 }
 
-/** Keeper, registry and streams at work, where nobody else's are. */
+/** Starts a command in a temporary registry, to test keeper and registry. */
 async function trial({ owned }: Context): Promise<Check> {
   let folder: string | undefined
   try {
@@ -71,7 +71,7 @@ async function trial({ owned }: Context): Promise<Check> {
     return {
       name: 'trial',
       status: 'ok',
-      detail: `a command was started, and gone after ${Math.round(performance.now() - from)} ms`,
+      detail: `a command started and ended within ${Math.round(performance.now() - from)} ms`,
     }
   } catch (error) {
     return { name: 'trial', status: 'failed', detail: (error as Error).message }
@@ -80,13 +80,13 @@ async function trial({ owned }: Context): Promise<Check> {
   }
 }
 
-/** When its registry is written to no more. */
+/** Removes the folder at exit, after the last write to its registry. */
 function removeAtExit(folder: string): void {
   process.once('exit', () => {
     try {
       rmSync(folder, { recursive: true, force: true, maxRetries: 3 })
     } catch {
-      // It is empty, but for what is still open on Windows.
+      // Windows does not remove files that are still open.
     }
   })
 }
@@ -95,7 +95,7 @@ async function registry({ supervisor }: Context): Promise<Check[]> {
   const path = supervisor.registryPath
   const folder = dirname(path)
   if (!existsSync(path)) {
-    const detail = `${path} does not exist yet: it is made when something is started`
+    const detail = `${path} does not exist yet. The first run creates it`
     return [{ name: 'registry', status: 'ok', detail }]
   }
   const checks: Check[] = []
@@ -104,7 +104,7 @@ async function registry({ supervisor }: Context): Promise<Check[]> {
     accessSync(path, constants.R_OK | constants.W_OK)
     accessSync(folder, constants.W_OK)
     const journal = statSync(`${path}.journal`, { throwIfNoEntry: false })?.size ?? 0
-    const detail = `${path}: ${entries.length} entries, ${journal} bytes of journal`
+    const detail = `${path}: ${counted(entries.length, 'entry', 'entries')}, ${counted(journal, 'byte')} of journal`
     checks.push({ name: 'registry', status: 'ok', detail })
   } catch (error) {
     checks.push({ name: 'registry', status: 'failed', detail: `${path}: ${(error as Error).message}` })
@@ -112,26 +112,31 @@ async function registry({ supervisor }: Context): Promise<Check[]> {
   checks.push(...whoWritesIn(folder))
   const corrupt = namesIn(folder).filter((name) => name.startsWith(`${basename(path)}.corrupt-`))
   if (corrupt.length > 0) {
-    const detail = `${corrupt.join(', ')}: could not be read once and was set aside; look at it, then delete it`
+    const detail = `${corrupt.join(', ')}: could not be read and was set aside. Inspect it, then delete it`
     checks.push({ name: 'set aside', status: 'warning', detail })
   }
   const orphans = (await supervisor.survey().catch(() => [])).filter(({ owner }) => owner === 'dead')
   if (orphans.length > 0) {
-    const detail = `${orphans.length} runs have no bot any more: spawn-owned reap --dry-run shows what would be done`
+    const detail = `the owners of ${counted(orphans.length, 'run')} are gone. "spawn-owned reap --dry-run" shows what would be done`
     checks.push({ name: 'orphans', status: 'warning', detail })
   }
   return checks
 }
 
-/** Their files are refused; but they can move ours away, and put theirs in the way. */
+/**
+ * Warns if other users can write in the folder of the registry.
+ *
+ * The registry refuses files of other users. But they can move its files, and create files with the
+ * same names.
+ */
 function whoWritesIn(folder: string): Check[] {
   const [OTHERS, STICKY] = [0o022, 0o1000]
   const meta = statSync(folder, { throwIfNoEntry: false })
   if (!meta || process.platform === 'win32') return []
   const isOthers = meta.uid !== 0 && meta.uid !== process.geteuid?.()
   if (!isOthers && ((meta.mode & OTHERS) === 0 || (meta.mode & STICKY) !== 0)) return []
-  const who = isOthers ? `it is user ${meta.uid}'s` : 'its mode lets others write in it'
-  const detail = `${folder}: ${who}, so others can keep bots from working: give it to the bot's user, mode 0700 or 0755`
+  const why = isOthers ? `user ${meta.uid} owns it` : 'its mode lets other users write in it'
+  const detail = `${folder}: ${why}, so other users can stop bots from working. Make the bot's user its owner, with mode 0700 or 0755`
   return [{ name: 'folder', status: 'warning', detail }]
 }
 

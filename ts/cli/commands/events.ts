@@ -1,17 +1,21 @@
 import { closeSync, fstatSync, readSync, watch } from 'node:fs'
 import { dirname } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import type { RunRecord, Supervisor } from '../../../index.js'
+import type { EndedRun, RunRecord, Supervisor } from '../../../index.js'
+import type { Context, Outcome } from '../context.js'
+import { exitOf } from '../ended-display.js'
 import { eventLogOf, parseDecision } from '../event-log.js'
-import { openFile, readFile } from '../files.js'
-import type { Context, Outcome } from '../terminal.js'
+import { openFile, readFile } from '../regular-file.js'
 import { printable } from '../text.js'
 
 const DEFAULT_LINES = 20
-/** Where a change is not told, it is found. */
-const LOOK_EVERY_MS = 500
-/** A busy registry changes all the while. */
+/** The polling interval, for file systems that do not report changes. */
+const POLL_MS = 500
+/** The pause after a change: a busy registry changes all the time. */
 const PAUSE_MS = 50
+/** How often, and at which interval, to look for the end of a run. */
+const HISTORY_ATTEMPTS = 5
+const HISTORY_PAUSE_MS = 100
 
 export async function events(context: Context): Promise<Outcome> {
   const { request, supervisor } = context
@@ -42,7 +46,7 @@ function printLine({ json, print, printJson }: Context, line: string): void {
   else if (decision) printJson({ type: 'orphan', ...decision })
 }
 
-/** A file that grows, and is replaced when it has become too long. */
+/** Reads a file that grows and is rotated. */
 class Tail {
   #path: string
   #file = 0
@@ -53,7 +57,7 @@ class Tail {
     this.#path = path
   }
 
-  /** Whole lines that have come since. */
+  /** Returns the complete lines that were added since the last call. */
   read(): string[] {
     let fd: number
     try {
@@ -75,7 +79,7 @@ class Tail {
     }
   }
 
-  /** What was written to the file that has been moved aside since we have read it. */
+  /** Returns the lines that were added to the rotated file after the last read. */
   #remainder(): string[] {
     try {
       const text = Buffer.from(readFile(`${this.#path}.1`))
@@ -88,7 +92,7 @@ class Tail {
   }
 }
 
-/** Until Ctrl-C. */
+/** Prints changes until Ctrl-C. */
 async function follow(context: Context, tail: Tail): Promise<never> {
   const { supervisor } = context
   let known = recordsOf(supervisor)
@@ -99,18 +103,30 @@ async function follow(context: Context, tail: Tail): Promise<never> {
     for (const { what, record } of differences(known, now)) {
       const at = new Date().toISOString()
       const { runId, pid, state, sessionId, commandPreview } = record
-      if (context.json)
-        context.printJson({ type: 'run', at, what, runId, pid, state, sessionId, commandPreview })
-      else
-        context.print(
-          printable(
-            `${at} ${what.toUpperCase()} run=${runId} pid=${pid} cmd=${JSON.stringify(commandPreview)}`,
-          ),
-        )
+      const end = what === 'gone' ? await endOf(supervisor, record) : undefined
+      const { reason, exitCode, signal } = end ?? {}
+      if (context.json) {
+        const about = { type: 'run', at, what, runId, pid, state, sessionId, commandPreview }
+        context.printJson(end ? { ...about, reason, exitCode, signal } : about)
+      } else {
+        const how = end ? ` reason=${reason} exit=${exitOf(end)}` : ''
+        const about = `${at} ${what.toUpperCase()} run=${runId} pid=${pid}${how}`
+        context.print(printable(`${about} cmd=${JSON.stringify(commandPreview)}`))
+      }
     }
     known = now
     for (const line of tail.read()) printLine(context, line)
   }
+}
+
+/** Returns how a run ended. Its bot writes that a moment after the run has left the registry. */
+async function endOf(supervisor: Supervisor, { runId, pid }: RunRecord): Promise<EndedRun | undefined> {
+  for (let attempt = 0; attempt < HISTORY_ATTEMPTS; attempt++) {
+    if (attempt > 0) await delay(HISTORY_PAUSE_MS)
+    const ended = await supervisor.history({ runId, pid }).catch(() => [])
+    if (ended.length > 0) return ended.at(-1)
+  }
+  return undefined
 }
 
 type Records = ReadonlyMap<string, RunRecord>
@@ -118,7 +134,7 @@ type Records = ReadonlyMap<string, RunRecord>
 const recordsOf = (supervisor: Supervisor): Records =>
   new Map(supervisor.list().map((record) => [`${record.runId} ${record.startToken}`, record]))
 
-/** What has become of runs between two looks. Pure. */
+/** Returns the changes of runs between two surveys. Pure. */
 export function differences(before: Records, after: Records): { what: string; record: RunRecord }[] {
   const found: { what: string; record: RunRecord }[] = []
   for (const [key, record] of after) {
@@ -131,7 +147,7 @@ export function differences(before: Records, after: Records): { what: string; re
   return found
 }
 
-/** Something in the folder has changed, or it is time to look all the same. */
+/** Resolves after a change in the folder, or after the polling interval. */
 function change(folder: string): Promise<void> {
   return new Promise((resolve) => {
     const done = () => {
@@ -139,7 +155,7 @@ function change(folder: string): Promise<void> {
       watcher?.close()
       resolve()
     }
-    const timer = setTimeout(done, LOOK_EVERY_MS)
+    const timer = setTimeout(done, POLL_MS)
     const watcher = watched(folder, done)
   })
 }
@@ -148,7 +164,7 @@ function watched(folder: string, done: () => void): { close(): void } | undefine
   try {
     return watch(folder, done).on('error', () => {})
   } catch {
-    // No folder yet, or no more watches to be had.
+    // The folder does not exist yet, or the system has no watches left.
     return undefined
   }
 }

@@ -1,12 +1,19 @@
 import type { OrphanReport } from '../../../index.js'
-import { formatAge } from '../durations.js'
-import type { Context, Outcome } from '../terminal.js'
-import { type Cell, table } from '../text.js'
+import type { Context, Outcome } from '../context.js'
+import { type Cell, counted, table } from '../text.js'
+import { formatAge } from '../units.js'
+import { cancel } from './cancel.js'
 import { announce, COLUMNS, cellsOf, summaryOf } from './reap.js'
 
 export async function kill(context: Context): Promise<Outcome> {
   const { request, supervisor } = context
-  if (!request.flag('orphans')) throw request.error('give --orphans; one run is ended by "cancel"')
+  const [name] = request.words
+  if (name !== undefined) {
+    const other = ['orphans', 'force'].find((flag) => request.flag(flag))
+    if (other) throw request.error(`a RUN and --${other} cannot be combined. Pass one of them`)
+    return cancel(context, 'SIGKILL')
+  }
+  if (!request.flag('orphans')) throw request.error('a RUN or --orphans is required')
   const dryRun = request.flag('dry-run')
   const options = { dryRun, force: request.flag('force'), ...given(context) }
   if (!dryRun) await announceAll(context, options)
@@ -14,15 +21,15 @@ export async function kill(context: Context): Promise<Outcome> {
   if (context.json) {
     context.printJson({ dryRun, ...report })
   } else {
-    const rows = rowsOf(report, dryRun)
+    const rows = rowsOf(report)
     if (rows.length > 0) context.print(...table(COLUMNS, rows, context), '')
-    context.print(`${summaryOf(report, dryRun)} ${suspectsOf(report, options.force)}`)
+    context.print(`${summaryOf(report, dryRun)} ${suspectsOf(report, options.force, dryRun)}`)
   }
   const hasFailed = report.failed.length > 0 || report.suspected.some(({ outcome }) => outcome === 'failed')
   return hasFailed ? 1 : 0
 }
 
-/** What was said of patterns, project and times. */
+/** Returns the options for suspects and times. */
 export function given({ request }: Context): {
   patterns?: string[]
   projectDir?: string
@@ -45,29 +52,28 @@ async function announceAll(
 ): Promise<void> {
   const { decisions, suspected } = await context.supervisor.endOrphans({ ...options, dryRun: true })
   announce(context, decisions)
-  if (!options.force) return
-  for (const { pid, ageMs, reason } of suspected)
-    if (ageMs >= (options.olderThanMs ?? 0)) context.say(`ending suspect ${pid}: it ${reason}`)
+  for (const { pid, outcome, reason } of suspected)
+    if (outcome === 'planned') context.say(`ending suspect ${pid}: it ${reason}`)
 }
 
-function rowsOf(report: OrphanReport, dryRun: boolean): Cell[][] {
+function rowsOf(report: OrphanReport): Cell[][] {
   const confirmed = report.decisions.filter(({ decision }) => decision !== 'leave').map(cellsOf)
   const suspected = report.suspected.map(({ pid, ageMs, outcome, reason, error, command }): Cell[] => [
     { text: String(pid) },
     { text: '-' },
     { text: formatAge(ageMs) },
     { text: 'suspected', colour: 'yellow' },
-    { text: dryRun ? 'reported' : outcome },
+    { text: outcome === 'planned' ? 'would end' : outcome },
     { text: error ?? reason },
     { text: command },
   ])
   return [...confirmed, ...suspected]
 }
 
-function suspectsOf({ suspected }: OrphanReport, force: boolean): string {
-  if (suspected.length === 0) return 'No suspects.'
-  const ended = suspected.filter(({ outcome }) => outcome === 'ended').length
-  return force
-    ? `${ended} of ${suspected.length} suspects ended.`
-    : `${suspected.length} suspects; --force ends them.`
+function suspectsOf({ suspected }: OrphanReport, force: boolean, dryRun: boolean): string {
+  const all = suspected.length
+  if (all === 0) return 'No suspects.'
+  if (!force) return `${counted(all, 'suspect')}; --force terminates ${all === 1 ? 'it' : 'them'}.`
+  const matching = suspected.filter(({ outcome }) => outcome === (dryRun ? 'planned' : 'ended')).length
+  return `${matching} of ${counted(all, 'suspect')} ${dryRun ? 'would be ended' : 'ended'}.`
 }

@@ -1,12 +1,12 @@
 import type { SurveyedRun } from '../../../index.js'
+import type { Context, Outcome } from '../context.js'
 import { DECISIONS, eventLogOf, parseDecision } from '../event-log.js'
-import { readFile } from '../files.js'
-import { totalsOf } from '../runs.js'
-import type { Context, Outcome } from '../terminal.js'
+import { readFile } from '../regular-file.js'
+import { totalsOf } from '../run-display.js'
 
 export async function metrics(context: Context): Promise<Outcome> {
   const samples = samplesOf(await context.supervisor.survey(), pastDecisions(context.supervisor.registryPath))
-  if (context.json) context.printJson({ metrics: samples })
+  if (context.json) context.printJson({ metrics: samples, ...context.problem })
   else context.print(...textOf(samples))
   return 0
 }
@@ -28,7 +28,7 @@ function pastDecisions(registryPath: string): string[] {
   })
 }
 
-/** What there is, counted. Pure. */
+/** Returns the metrics of the runs and of the event log. Pure. */
 export function samplesOf(runs: readonly SurveyedRun[], lines: readonly string[]): Sample[] {
   const states = ['starting', 'running', 'exiting']
   const owners = ['alive', 'dead', 'unknown']
@@ -50,7 +50,7 @@ export function samplesOf(runs: readonly SurveyedRun[], lines: readonly string[]
     {
       name: 'spawn_owned_runs_by_owner',
       type: 'gauge',
-      help: 'Runs in the registry, by whether their bot lives.',
+      help: 'Runs in the registry, by state of their bot.',
       values: owners.map((owner) => ({
         labels: { owner },
         value: runs.filter((run) => ownerOf(run) === owner).length,
@@ -59,31 +59,31 @@ export function samplesOf(runs: readonly SurveyedRun[], lines: readonly string[]
     {
       name: 'spawn_owned_processes',
       type: 'gauge',
-      help: 'Living processes of all runs.',
+      help: 'Live processes of all runs.',
       values: one(sum('processes')),
     },
     {
       name: 'spawn_owned_escaped_processes',
       type: 'gauge',
-      help: "Those of them that have left their run's session.",
+      help: 'Live processes that have left the session of their run.',
       values: one(runs.flatMap(({ members }) => members).filter(({ escaped }) => escaped).length),
     },
     {
       name: 'spawn_owned_resident_bytes',
       type: 'gauge',
-      help: 'Memory of all runs.',
+      help: 'Resident memory of all runs.',
       values: one(sum('rssBytes')),
     },
     {
       name: 'spawn_owned_cpu_seconds',
       type: 'gauge',
-      help: 'Time that the living processes of all runs have used.',
+      help: 'CPU time of the live processes of all runs.',
       values: one(sum('cpuMs') / 1000),
     },
     {
       name: 'spawn_owned_orphan_events',
       type: 'gauge',
-      help: 'Lines of the event log, which is rotated, by what was decided.',
+      help: 'Lines of the event log, by decision. Decreases when the log is rotated.',
       values: DECISIONS.map((what) => ({
         labels: { decision: what.toLowerCase() },
         value: decisions.filter((decision) => decision?.what === what).length,

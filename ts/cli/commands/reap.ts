@@ -1,7 +1,7 @@
 import type { ReapDecision, ReapReport } from '../../../index.js'
-import { formatAge } from '../durations.js'
-import type { Context, Outcome } from '../terminal.js'
+import type { Context, Outcome } from '../context.js'
 import { type Cell, type Colour, type Column, table } from '../text.js'
+import { formatAge } from '../units.js'
 
 export async function reap(context: Context): Promise<Outcome> {
   const { request, supervisor } = context
@@ -19,7 +19,7 @@ export async function reap(context: Context): Promise<Outcome> {
   return report.failed.length > 0 ? 1 : 0
 }
 
-/** What is about to be ended, and why it is ours. */
+/** Prints the runs that are about to be terminated, with the reason. */
 export function announce({ say }: Context, decisions: readonly ReapDecision[]): void {
   for (const { decision, pid, record, reason } of decisions)
     if (decision === 'end') say(`ending ${record.runId} (pid ${pid}): ${reason}`)
@@ -27,13 +27,23 @@ export function announce({ say }: Context, decisions: readonly ReapDecision[]): 
 
 export const COLUMNS: readonly Column[] = [
   { title: 'PID', align: 'right' },
-  { title: 'RUN' },
-  { title: 'AGE', align: 'right' },
-  { title: 'STATUS' },
+  { title: 'RUN', least: 12, optional: 1 },
+  { title: 'AGE', align: 'right', optional: 3 },
+  { title: 'STATUS', optional: 2 },
   { title: 'OUTCOME' },
-  { title: 'REASON' },
+  { title: 'REASON', least: 20 },
   { title: 'COMMAND', flexible: true },
 ]
+
+/** What the command found out about an entry of the registry. */
+const STATUSES: Record<ReapDecision['decision'], string> = {
+  end: 'confirmed',
+  adopt: 'confirmed',
+  drop: 'gone',
+  'drop-reused': 'PID reused',
+  skip: 'skipped',
+  leave: 'left',
+}
 
 const COLOURS: Partial<Record<ReapDecision['outcome'], Colour>> = {
   ended: 'green',
@@ -42,12 +52,11 @@ const COLOURS: Partial<Record<ReapDecision['outcome'], Colour>> = {
 }
 
 export function cellsOf({ pid, runId, decision, outcome, reason, error, record }: ReapDecision): Cell[] {
-  const status = decision === 'end' || decision === 'adopt' ? 'confirmed' : decision
   return [
     { text: String(pid) },
     { text: runId },
     { text: record.startedAt > 0 ? formatAge(Date.now() - record.startedAt) : '?' },
-    { text: status },
+    { text: STATUSES[decision] },
     { text: outcome === 'planned' ? `would ${verb(decision)}` : outcome, colour: COLOURS[outcome] },
     { text: error ?? reason },
     { text: record.commandPreview },
@@ -57,9 +66,11 @@ export function cellsOf({ pid, runId, decision, outcome, reason, error, record }
 const verb = (decision: ReapDecision['decision']) =>
   decision === 'drop' || decision === 'drop-reused' ? 'forget' : decision
 
-/** One line that says it all. */
+/** Returns the summary line. */
 export function summaryOf(report: ReapReport, dryRun: boolean): string {
-  const toEnd = report.decisions.filter(({ decision }) => decision === 'end').length
+  // Count PIDs, as `killed` does: several entries can name one process.
+  const toEnd = new Set(report.decisions.flatMap(({ decision, pid }) => (decision === 'end' ? [pid] : [])))
+    .size
   const parts = [
     dryRun ? `${toEnd} would be ended` : `${report.killed.length} ended`,
     `${report.alreadyDead.length} already gone`,

@@ -1,10 +1,10 @@
 import { constants } from 'node:os'
 import type { OwnedProcess, RunExit, SpawnOwnedOptions } from '../../../index.js'
-import type { Context, Outcome } from '../terminal.js'
+import type { Context, Outcome } from '../context.js'
 
 const [TIMED_OUT, NOT_OWNED, NOT_EXECUTABLE, NOT_FOUND] = [124, 125, 126, 127]
-/** It is not the command's fault. */
-const PASSING = new Set(['EAGAIN', 'EMFILE', 'ENFILE', 'ENOMEM'])
+/** Errors of the system, not of the command. */
+const TEMPORARY = new Set(['EAGAIN', 'EMFILE', 'ENFILE', 'ENOMEM'])
 const FORWARDED = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 
 export async function runCommand(context: Context): Promise<Outcome> {
@@ -12,7 +12,7 @@ export async function runCommand(context: Context): Promise<Outcome> {
   const [command, ...args] = request.rest as [string, ...string[]]
   const options = optionsOf(context)
   let child: OwnedProcess | undefined
-  // Before it is started: what comes while it is waits until that is done.
+  // Before the start, so that no signal during the start is lost.
   const stopForwarding = forwardSignals(() => child, context)
   try {
     child = supervisor.spawnOwned(command, args, options)
@@ -24,11 +24,11 @@ export async function runCommand(context: Context): Promise<Outcome> {
   const run = child
   const failure = new Promise<NodeJS.ErrnoException>((resolve) => run.on('error', resolve))
   const closed = new Promise((resolve) => run.once('close', resolve))
-  const letGo = options.pty ? connect(run) : () => {}
+  const disconnect = options.pty ? connect(run) : () => {}
   const exit = await run.wait()
-  // What it has said last may still be on its way.
+  // The last output can arrive after the exit.
   if (options.pty && exit.reason !== 'spawn-error') await closed
-  letGo()
+  disconnect()
   stopForwarding()
   return exit.reason === 'spawn-error' ? explain(context, await failure) : report(context, exit)
 }
@@ -36,8 +36,8 @@ export async function runCommand(context: Context): Promise<Outcome> {
 function optionsOf({ request }: Context): SpawnOwnedOptions {
   const { stdin, stdout } = process
   if (request.flag('pty') && request.flag('no-pty'))
-    throw request.error('--pty and --no-pty: give one of them')
-  // What is kept outlives us, and a terminal of ours does not.
+    throw request.error('--pty and --no-pty cannot be combined. Pass one of them')
+  // A kept run outlives this process, but a terminal of this process does not.
   const atTerminal = stdin.isTTY && stdout.isTTY && !request.flag('keep')
   const pty = request.flag('pty') || (atTerminal && !request.flag('no-pty'))
   const [memoryBytes, processes] = [request.number('memory'), request.number('processes')]
@@ -59,13 +59,14 @@ function optionsOf({ request }: Context): SpawnOwnedOptions {
   return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined))
 }
 
-/** The first one asks the whole tree, in its own words; the second one does not ask. */
+/** Forwards signals: the first goes to the whole tree, the second kills it. */
 function forwardSignals(child: () => OwnedProcess | undefined, { say }: Context): () => void {
-  let asked = false
+  let isSecond = false
   const forward = (signal: NodeJS.Signals) => {
-    void child()?.cancel(asked ? { graceMs: 0 } : { signal })
-    if (!asked && process.stderr.isTTY) say('spawn-owned: asked it to end; once more, and it is killed')
-    asked = true
+    void child()?.cancel(isSecond ? { graceMs: 0 } : { signal })
+    if (!isSecond && process.stderr.isTTY)
+      say(`spawn-owned: sent ${signal} to the whole run; press Ctrl-C again to kill it`)
+    isSecond = true
   }
   for (const signal of FORWARDED) process.on(signal, forward)
   return () => {
@@ -73,20 +74,22 @@ function forwardSignals(child: () => OwnedProcess | undefined, { say }: Context)
   }
 }
 
-/** Our terminal and its own become one. */
+/**
+ * Connects this terminal with the terminal of the run. Returns a function that disconnects them.
+ */
 function connect(child: OwnedProcess): () => void {
   const { stdin, stdout } = process
   const resize = () => {
     try {
       child.resize(stdout.columns, stdout.rows)
     } catch {
-      // It has ended meanwhile.
+      // The run has ended meanwhile.
     }
   }
-  // Without them nothing was started, which is told elsewhere.
+  // Without streams the command was not started. `runCommand` reports that.
   if (!child.stdin || !child.stdout) return () => {}
   if (stdin.isTTY) stdin.setRawMode(true)
-  // What is typed when it has ended is for nobody.
+  // Ignore input after the end of the run.
   child.stdin.on('error', () => {})
   stdin.pipe(child.stdin, { end: !stdin.isTTY })
   child.stdout.pipe(stdout, { end: false })
@@ -102,21 +105,21 @@ function connect(child: OwnedProcess): () => void {
 function explain({ say }: Context, { code, message }: NodeJS.ErrnoException): Outcome {
   say(`spawn-owned: ${message}`)
   if (code === 'ENOENT') return NOT_FOUND
-  return PASSING.has(code ?? '') ? NOT_OWNED : NOT_EXECUTABLE
+  return TEMPORARY.has(code ?? '') ? NOT_OWNED : NOT_EXECUTABLE
 }
 
 function report({ request, json, say }: Context, exit: RunExit): Outcome {
   if (json) say(JSON.stringify(exit))
   for (const { pid, command, why } of exit.survivors)
-    say(`spawn-owned: could not end ${pid} ${command}: ${why}`)
-  const isTold = request.flag('summary') || exit.timedOut || exit.noOutputTimedOut
-  if (isTold && !json) say(`spawn-owned: ${exit.message}`)
+    say(`spawn-owned: could not terminate process ${pid} (${command}): ${why}`)
+  const needsSummary = request.flag('summary') || exit.timedOut || exit.noOutputTimedOut
+  if (needsSummary && !json) say(`spawn-owned: ${exit.message}`)
   if (exit.survivors.length > 0) return 1
   if (exit.timedOut || exit.noOutputTimedOut) return TIMED_OUT
   return exit.exitCode ?? 128 + numberOf(exit.signal)
 }
 
-/** Real-time signals have no names, and are told by their number. */
+/** Returns the number of a signal. A real-time signal has its number as name. */
 function numberOf(signal: NodeJS.Signals | null): number {
   return signal ? (constants.signals[signal] ?? Number(signal)) : 0
 }

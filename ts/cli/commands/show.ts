@@ -1,24 +1,54 @@
-import type { SurveyedRun } from '../../../index.js'
-import { formatAge, formatBytes, formatCpu } from '../durations.js'
-import { asJson, named, totalsOf } from '../runs.js'
-import type { Context, Outcome } from '../terminal.js'
-import { printable } from '../text.js'
+import type { EndedRun, SurveyedRun } from '../../../index.js'
+import type { Context, Outcome } from '../context.js'
+import { endedFacts } from '../ended-display.js'
+import { asJson, named, totalsOf } from '../run-display.js'
+import { counted, padded, printable } from '../text.js'
+import { formatAge, formatBytes, formatCpu } from '../units.js'
 import { treeOf } from './tree.js'
 
 export async function show(context: Context): Promise<Outcome> {
-  const run = named(await context.supervisor.survey(), context.request.words[0] as string)
-  if (context.json) {
-    context.printJson(asJson(run))
+  const [name] = context.request.words as [string]
+  const live = await context.supervisor.survey()
+  const ended = context.request.command.name === 'inspect' ? await endedRun(context, live, name) : undefined
+  if (ended) {
+    if (context.json) context.printJson({ ...ended, state: 'exited', ...context.problem })
+    else context.print(...linesOf(context, endedFacts(ended)))
     return 0
   }
-  const facts = factsOf(run, Date.now())
-  const longest = Math.max(...facts.map(([name]) => name.length))
+  const run = named(live, name)
+  if (context.json) {
+    context.printJson({ ...asJson(run), ...context.problem })
+    return 0
+  }
   context.print(
-    ...facts.map(([name, value]) => `${context.paint('bold', name.padEnd(longest))}  ${printable(value)}`),
+    ...linesOf(context, factsOf(run, Date.now())),
     '',
     ...treeOf(run, context.paint, context.width).slice(1),
   )
   return 0
+}
+
+/** Returns the ended run with this id or prefix, if no live run has it. */
+async function endedRun(
+  context: Context,
+  live: readonly SurveyedRun[],
+  name: string,
+): Promise<EndedRun | undefined> {
+  if (live.some(({ record }) => record.runId.startsWith(name))) return undefined
+  const ended = (await context.supervisor.history()).filter(({ runId }) => runId.startsWith(name))
+  // An id can be used again. Its latest run counts.
+  const latest = [...new Map(ended.map((run) => [run.runId, run])).values()]
+  return latest.length === 0
+    ? undefined
+    : named(
+        latest.map((run) => ({ record: run })),
+        name,
+      ).record
+}
+
+function linesOf({ paint }: Context, facts: readonly [name: string, value: string][]): string[] {
+  const longest = Math.max(...facts.map(([name]) => name.length))
+  return facts.map(([name, value]) => `${paint('bold', padded(name, longest))}  ${printable(value)}`)
 }
 
 function factsOf(run: SurveyedRun, now: number): [name: string, value: string][] {
@@ -35,17 +65,21 @@ function factsOf(run: SurveyedRun, now: number): [name: string, value: string][]
     ['backend', record.backendId],
     ['scope', record.scopeKey],
     ['labels', labels.join(' ')],
+    ['metadata', record.metadata === undefined ? undefined : JSON.stringify(record.metadata)],
     ['started', at(record.startedAt)],
     ['last output', record.lastOutputAtMs ? at(record.lastOutputAtMs) : undefined],
-    ['root', `${record.pid} (${record.startToken ?? 'known by its age only'})`],
+    ['root', `${record.pid} (${record.startToken ?? 'no start token'})`],
     ['owner', `${record.botPid}, ${owner === 'me' ? 'this process' : owner}`],
     ['lease until', record.leaseExpiresAtMs ? new Date(record.leaseExpiresAtMs).toISOString() : undefined],
-    ['held by', record.containment],
+    ['containment', record.containment],
     ['cgroup', record.cgroup],
     ['job', record.job],
-    ['bot gone', record.onOwnerExit === 'keep' ? 'it is kept' : 'it is ended'],
+    ['if bot exits', record.onOwnerExit === 'keep' ? 'the run continues' : 'the run is terminated'],
     ['grace', `${record.graceMs} ms`],
-    ['uses', `${processes} processes, ${formatCpu(cpuMs)} CPU, ${formatBytes(rssBytes)}`],
+    [
+      'uses',
+      `${counted(processes, 'process', 'processes')}, ${formatCpu(cpuMs)} CPU, ${formatBytes(rssBytes)}`,
+    ],
   ]
   return facts.filter((fact): fact is [string, string] => Boolean(fact[1]))
 }

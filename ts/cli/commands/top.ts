@@ -1,16 +1,16 @@
 import type { SurveyedRun } from '../../../index.js'
-import { COLUMNS, cellsOf, shortIds, totalsOf } from '../runs.js'
-import type { Context, Outcome } from '../terminal.js'
-import { printable, table, truncated } from '../text.js'
+import type { Context, Outcome } from '../context.js'
+import { COLUMNS, cellsOf, shortIds, totalsOf } from '../run-display.js'
+import { counted, padded, printable, table, truncated } from '../text.js'
 
 const DEFAULT_INTERVAL_MS = 1000
 const SHORTEST_MS = 50
-/** What a timer takes. */
+/** The longest delay of a timer. */
 const LONGEST_MS = 2 ** 31 - 1
 const [ENTER, LEAVE] = ['\x1b[?1049h\x1b[?25l', '\x1b[?25h\x1b[?1049l']
 const [HOME, CLEAR_LINE, CLEAR_BELOW] = ['\x1b[H', '\x1b[K', '\x1b[J']
-/** What a key sends: a sequence for the arrows and the like, or a character. */
-// biome-ignore lint/suspicious/noControlCharactersInRegex: they begin with one.
+/** The input of one key: an escape sequence (arrows), or a character. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: an escape sequence starts with one
 const KEY = /\x1b\[[\d;]*[A-Za-z~]|./gsu
 const QUITTING = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 const reversed = (text: string) => `\x1b[7m${text}\x1b[0m`
@@ -18,7 +18,7 @@ const reversed = (text: string) => `\x1b[7m${text}\x1b[0m`
 type Order = 'cpu' | 'memory' | 'processes' | 'age'
 const ORDERS: Readonly<Record<string, Order>> = { c: 'cpu', m: 'memory', p: 'processes', a: 'age' }
 
-/** A run, and what share of a processor it has used since the last look. */
+/** A run, and the share of a CPU that it used since the last survey. */
 export interface Line {
   readonly run: SurveyedRun
   readonly share: number
@@ -28,12 +28,12 @@ export async function top(context: Context): Promise<Outcome> {
   const { request } = context
   const { stdin, stdout } = process
   if (!stdin.isTTY || !stdout.isTTY)
-    throw request.error('"top" needs a terminal; "ps" does not, and --json is for scripts')
+    throw request.error('"top" needs a terminal. Use "ps", or "ps --json" in scripts')
   const screen = new Screen(context)
   const leave = () => void stdout.write(LEAVE)
   stdout.write(ENTER)
   stdin.setRawMode(true)
-  // However this process ends.
+  // Restores the screen on every exit of this process.
   process.once('exit', leave)
   try {
     await screen.show(Math.max(SHORTEST_MS, request.number('interval') ?? DEFAULT_INTERVAL_MS))
@@ -60,7 +60,7 @@ class Screen {
     this.#context = context
   }
 
-  /** Until somebody has had enough, or nothing can be seen any more. */
+  /** Shows the runs until the user quits, or a survey fails. */
   async show(intervalMs: number): Promise<void> {
     const keys = new Keys()
     const redraw = () => this.#draw()
@@ -69,14 +69,14 @@ class Screen {
       let look: Promise<void> | undefined = this.#look()
       let next = 0
       for (;;) {
-        // One look at a time, and the next one an interval after the last has begun.
+        // One survey at a time. The next starts one interval after the start of the last.
         const woken = await keys.until(look ?? next - performance.now())
         if (woken === 'looked') {
           look = undefined
         } else if (woken === 'time') {
           next = performance.now() + intervalMs
           look = this.#look()
-        } else if (woken.some((key) => this.#hear(key))) {
+        } else if (woken.some((key) => this.#onKey(key))) {
           return
         }
         this.#draw()
@@ -94,13 +94,13 @@ class Screen {
     const chosen = this.#lines[this.#chosen]?.run.record.runId
     this.#lines = ranked(runs, this.#before, now - this.#lookedAt, this.#order)
     ;[this.#before, this.#lookedAt] = [runs, now]
-    // The bar stays on its run, wherever that has gone.
+    // The selection stays on its run.
     const at = this.#lines.findIndex(({ run }) => run.record.runId === chosen)
     this.#chosen = at >= 0 ? at : Math.min(this.#chosen, Math.max(0, this.#lines.length - 1))
   }
 
-  /** True: enough. */
-  #hear(key: string): boolean {
+  /** Handles a key. Returns true to quit. */
+  #onKey(key: string): boolean {
     if (this.#question !== undefined) {
       if (key === 'y') this.#cancel(this.#question).catch((error: Error) => this.#say(error.message))
       this.#question = undefined
@@ -120,9 +120,9 @@ class Screen {
   }
 
   async #cancel(runId: string): Promise<void> {
-    this.#say(`ending ${runId} …`)
+    this.#say(`terminating ${runId} …`)
     const { exits } = await this.#context.supervisor.cancel(runId)
-    this.#say(exits[0]?.message ?? `${runId} is gone already`)
+    this.#say(exits[0]?.message ?? `${runId} has already ended`)
   }
 
   #say(message: string): void {
@@ -144,7 +144,7 @@ class Screen {
     const from = Math.max(0, Math.min(this.#chosen - room + 1, lines.length - room))
     const shown = lines.slice(from, from + room).map((line, index) => {
       const fitted = truncated(line, width)
-      return from + index === this.#chosen ? reversed(fitted.padEnd(width)) : fitted
+      return from + index === this.#chosen ? reversed(padded(fitted, width)) : fitted
     })
     const foot =
       this.#question === undefined
@@ -152,7 +152,7 @@ class Screen {
         : `cancel ${this.#question}? y/n`
     const text = [
       truncated(
-        printable(`${this.#lines.length} runs in ${supervisor.registryPath}, by ${this.#order}`),
+        printable(`${counted(this.#lines.length, 'run')} in ${supervisor.registryPath}, by ${this.#order}`),
         width,
       ),
       '',
@@ -164,12 +164,12 @@ class Screen {
   }
 }
 
-/** What is typed, and the signals that are as good as a q. */
+/** The keys that the user types. A signal counts as `q`. */
 class Keys {
   #typed: string[] = []
   #wake = () => {}
-  readonly #hear = (data: Buffer) => {
-    // Several, if somebody types fast.
+  readonly #onData = (data: Buffer) => {
+    // One chunk can contain several keys.
     this.#typed.push(...(String(data).match(KEY) ?? []))
     this.#wake()
   }
@@ -179,16 +179,20 @@ class Keys {
   }
 
   constructor() {
-    process.stdin.on('data', this.#hear)
+    process.stdin.on('data', this.#onData)
     for (const signal of QUITTING) process.on(signal, this.#quit)
   }
 
   close(): void {
-    process.stdin.off('data', this.#hear).pause()
+    process.stdin.off('data', this.#onData).pause()
     for (const signal of QUITTING) process.off(signal, this.#quit)
   }
 
-  /** Keys, if any are typed before the look is over, or the time in ms has passed. Rejects as the look does. */
+  /**
+   * Resolves to the typed keys, or to 'looked' after a survey, or to 'time' after a time in ms.
+   *
+   * Rejects if the survey does.
+   */
   async until(what: Promise<void> | number): Promise<string[] | 'looked' | 'time'> {
     let timer: NodeJS.Timeout | undefined
     const typed = new Promise<string[]>((resolve) => {
@@ -209,7 +213,9 @@ class Keys {
   }
 }
 
-/** Every run with the share of a processor it has used since the last look, in order. Pure. */
+/**
+ * Returns the runs in order, each with the share of a CPU that it used since the last survey. Pure.
+ */
 export function ranked(
   runs: readonly SurveyedRun[],
   before: readonly SurveyedRun[],
@@ -219,7 +225,7 @@ export function ranked(
   const used = new Map(before.map((run) => [run.record.startToken, totalsOf(run).cpuMs]))
   const lines = runs.map((run) => {
     const earlier = used.get(run.record.startToken)
-    // A process that has ended takes its time with it.
+    // The CPU time of a process that has ended is missing, so the sum can decrease.
     const spent = earlier === undefined ? 0 : Math.max(0, totalsOf(run).cpuMs - earlier)
     return { run, share: elapsedMs > 0 ? spent / elapsedMs : 0 }
   })

@@ -1,23 +1,26 @@
 import type { SurveyedProcess, SurveyedRun } from '../../../index.js'
-import { formatAge, formatBytes, formatCpu } from '../durations.js'
-import { asJson, filterOf, named } from '../runs.js'
-import type { Context, Outcome } from '../terminal.js'
-import { type Paint, printable, truncated } from '../text.js'
+import type { Context, Outcome } from '../context.js'
+import { asJson, filterOf, named } from '../run-display.js'
+import { type Cell, joined, type Paint, printable, truncated } from '../text.js'
+import { formatAge, formatBytes, formatCpu } from '../units.js'
 
 export async function tree(context: Context): Promise<Outcome> {
   const { request, supervisor } = context
   const [name] = request.words
   const all = await supervisor.survey(filterOf(request))
   const runs = name === undefined ? all : [named(all, name)]
-  if (context.json) context.printJson({ runs: runs.map(asJson) })
-  else if (runs.length === 0) context.say(`Nothing runs in ${supervisor.registryPath}.`)
-  else context.print(...runs.flatMap((run) => treeOf(run, context.paint, context.width)))
+  if (context.json) context.printJson({ runs: runs.map(asJson), ...context.problem })
+  else if (runs.length > 0) context.print(...runs.flatMap((run) => treeOf(run, context.paint, context.width)))
+  else if (!context.problem.registryProblem) context.say(`No runs in ${supervisor.registryPath}.`)
   return 0
 }
 
-/** A line for the run, and below it its processes, each below its parent. Pure. */
+/** Returns a line for the run, and one for each process, below its parent. Pure. */
 export function treeOf({ record, owner, members }: SurveyedRun, paint: Paint, width: number): string[] {
-  const bot = owner === 'dead' ? paint('red', `bot ${record.botPid} is gone`) : `bot ${record.botPid}`
+  const bot: Cell =
+    owner === 'dead'
+      ? { text: `bot ${record.botPid} is gone`, colour: 'red' }
+      : { text: `bot ${record.botPid}` }
   const pids = new Set(members.map(({ pid }) => pid))
   const childrenOf = (pid: number) => members.filter((member) => member.ppid === pid)
   const lines: string[] = []
@@ -28,26 +31,33 @@ export function treeOf({ record, owner, members }: SurveyedRun, paint: Paint, wi
       add(child, `${before}${isLast ? '   ' : '│  '}`, index === children.length - 1)
     })
   }
-  // Whoever has lost its parent came back to the keeper.
+  // A process whose parent has ended is a child of the keeper.
   const tops = members.filter(({ ppid }) => !pids.has(ppid))
   tops.forEach((top, index) => {
     add(top, '', index === tops.length - 1)
   })
-  if (members.length === 0) lines.push(paint('dim', '└─ nothing of it is alive'))
-  const preview = truncated(printable(record.commandPreview), Math.max(8, width - record.runId.length - 30))
-  return [
-    `${paint('cyan', printable(record.runId))}  ${record.state}  ${bot}  ${paint('dim', preview)}`,
-    ...lines,
+  if (members.length === 0) lines.push(paint('dim', '└─ no live process'))
+  const head: Cell[] = [
+    { text: printable(record.runId), colour: 'cyan' },
+    { text: `  ${record.state}  ` },
+    bot,
+    { text: '  ' },
+    { text: printable(record.commandPreview), colour: 'dim' },
   ]
+  return [joined(head, width, paint), ...lines]
 }
 
 function lineOf(process: SurveyedProcess, before: string, paint: Paint, width: number): string {
   const { pid, command, ageMs, cpuMs, rssBytes, escaped } = process
   const facts = `${formatAge(ageMs)}  ${formatCpu(cpuMs)}  ${formatBytes(rssBytes)}`
   const mark = escaped ? '  left the session' : ''
-  const name = truncated(
-    printable(command),
-    Math.max(8, width - before.length - facts.length - mark.length - 12),
-  )
-  return `${before}${pid} ${paint('bold', name)}  ${paint('dim', facts)}${escaped ? paint('yellow', mark) : ''}`
+  const room = width - before.length - String(pid).length - facts.length - mark.length - 3
+  const cells: Cell[] = [
+    { text: `${before}${pid} ` },
+    { text: truncated(printable(command), Math.max(8, room)), colour: 'bold' },
+    { text: '  ' },
+    { text: facts, colour: 'dim' },
+    { text: mark, colour: 'yellow' },
+  ]
+  return joined(cells, width, paint)
 }

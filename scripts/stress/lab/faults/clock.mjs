@@ -1,6 +1,7 @@
 /**
- * The clock jumps, as after a sleep or a correction. CLOCK_REALTIME has no namespace, so the bots are lied to: a preloaded library adds
- * an offset to what the kernel says. Keepers are static executables, and are told the truth.
+ * The clock jumps, as after a sleep or a correction. CLOCK_REALTIME has no namespace. So a library
+ * that is preloaded into the bots adds an offset to the kernel's time. Keepers are static
+ * executables and get the true time.
  */
 
 const JUMPS = {
@@ -17,7 +18,7 @@ export const clockMoves = [
     name: 'clock',
     weight: 1,
     draw: ({ dice }) => ({ jump: dice.pick(Object.keys(JUMPS)) }),
-    tell: ({ jump }) => `the clock of all bots jumps: ${jump}`,
+    describe: ({ jump }) => `the clock of all bots jumps: ${jump}`,
     play: (stage, { jump }) => stage.lies.jump(JUMPS[jump]),
   },
 ]

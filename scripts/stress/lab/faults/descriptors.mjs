@@ -1,4 +1,4 @@
-/** A bot runs out of descriptors: it has taken all but a few. */
+/** A bot runs out of file descriptors: it opens all but a few. */
 
 export const descriptorMoves = [
   {
@@ -8,7 +8,7 @@ export const descriptorMoves = [
       const bot = draft.bot()
       return bot && { bot: bot.name, free: draft.dice.pick([0, 1, 2, 3, 5, 8, 12]) }
     },
-    tell: ({ bot, free }) => `bot ${bot} has only ${free} descriptors left`,
+    describe: ({ bot, free }) => `bot ${bot} has only ${free} free file descriptors`,
     play(stage, { bot: name, free }) {
       const bot = stage.bot(name)
       if (!bot) return false
@@ -27,7 +27,7 @@ export const descriptorMoves = [
       const hoarder = draft.dice.pick(draft.steps.filter((step) => step.do === 'hoard'))
       return hoarder && { bot: hoarder.bot }
     },
-    tell: ({ bot }) => `bot ${bot} has all its descriptors again`,
+    describe: ({ bot }) => `bot ${bot} has all its file descriptors again`,
     play: (stage, { bot }) => stage.remedy(`descriptors of ${bot}`),
   },
 ]

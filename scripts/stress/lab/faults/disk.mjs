@@ -1,11 +1,14 @@
-/** The registry's disk is full, and has space again. It is one of its own, of 64 KiB. */
+/**
+ * The disk of the registry is full, and later has space again. The registry has its own disk of 64
+ * KiB.
+ */
 
 export const diskMoves = [
   {
     name: 'fill-disk',
     weight: 0.7,
     draw: (draft) => draft.begin('full disk'),
-    tell: () => 'the disk of the registry is full from here on',
+    describe: () => 'the disk of the registry is full from now on',
     play(stage) {
       stage.disk.fill()
       stage.couldNotLog = true
@@ -17,7 +20,7 @@ export const diskMoves = [
     name: 'free-disk',
     weight: 1,
     draw: (draft) => draft.end('full disk'),
-    tell: () => 'the disk has space again',
+    describe: () => 'the disk has space again',
     play: (stage) => stage.remedy('full disk'),
   },
 ]

@@ -1,23 +1,23 @@
 /**
- * Nobody can fork, nor start a thread (EAGAIN), the lab included: all numbers of the namespace are taken, or the pids limit of the cgroup
- * that everybody is in is reached.
+ * No process, including the lab, can fork or start a thread (EAGAIN): all PIDs of the namespace are
+ * in use, or the cgroup of the round has reached its pids limit.
  */
 
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 
-/** The least that the kernel allows; numbers begin at 300 when they come round. */
-const NO_NUMBER = 301
+/** The lowest pid_max that the kernel allows. After a wrap, PIDs start at 300. */
+const NO_FREE_PID = 301
 
 const WAYS = {
   numbers: {
-    words: 'all numbers are taken',
+    words: 'all PIDs are in use',
     isThere: () => true,
     limit: (stage, isOn) =>
-      writeFileSync('/proc/sys/kernel/pid_max', String(isOn ? NO_NUMBER : stage.plan.setting.pids.last)),
+      writeFileSync('/proc/sys/kernel/pid_max', String(isOn ? NO_FREE_PID : stage.plan.setting.pids.last)),
   },
   cgroup: {
-    words: "by its cgroup's pids limit",
+    words: 'the pids limit of the cgroup is reached',
     isThere: ({ pidsLimit }) => pidsLimit !== undefined,
     limit: ({ pidsLimit }, isOn) => writeFileSync(join(pidsLimit, 'pids.max'), isOn ? '0' : 'max'),
   },
@@ -28,11 +28,11 @@ export const forkMoves = [
     name: 'no-forks',
     weight: 1,
     draw: (draft) => draft.begin('no forks') && { way: draft.dice.pick(Object.keys(WAYS)) },
-    tell: ({ way }) => `from here on nobody can fork: ${WAYS[way].words}`,
+    describe: ({ way }) => `from now on no process can fork: ${WAYS[way].words}`,
     play(stage, { way }) {
       const { isThere, limit } = WAYS[way]
       if (!isThere(stage)) return false
-      // The trees of the lab leave if they cannot fork.
+      // The trees of the lab exit if they cannot fork.
       const over = stage.during(() => true, 'no forks')
       limit(stage, true)
       stage.noForks()
@@ -46,7 +46,7 @@ export const forkMoves = [
     name: 'forks-again',
     weight: 1.5,
     draw: (draft) => draft.end('no forks'),
-    tell: () => 'one can fork again',
+    describe: () => 'processes can fork again',
     play: (stage) => stage.remedy('no forks'),
   },
 ]

@@ -1,4 +1,4 @@
-/** SIGKILL: of bots, keepers, zygotes, and all of them together. */
+/** SIGKILL to a bot, a keeper, a zygote, or all of them together. */
 
 import { helpersOf, runsKeptBy, runsWatchedBy } from '../helpers.mjs'
 
@@ -12,7 +12,7 @@ export const killMoves = [
       bot.isUp = false
       return { bot: bot.name }
     },
-    tell: ({ bot }) => `SIGKILL to bot ${bot}`,
+    describe: ({ bot }) => `SIGKILL to bot ${bot}`,
     play(stage, { bot: name }) {
       const bot = stage.bot(name)
       if (!bot) return false
@@ -29,21 +29,23 @@ export const killMoves = [
       Object.assign(bot, { isUp: false, isUtterlyGone: true })
       return { bot: bot.name, stopFirst: draft.dice.chance(0.7) }
     },
-    tell: ({ bot, stopFirst }) =>
-      `SIGKILL to bot ${bot}, its zygote and its keepers${stopFirst ? ', all of them stopped before' : ', one after the other'}`,
+    describe: ({ bot, stopFirst }) =>
+      `SIGKILL to bot ${bot}, its zygote and its keepers${stopFirst ? ', all of them stopped first' : ', one after the other'}`,
     async play(stage, { bot: name, stopFirst }) {
       const bot = stage.bot(name)
       if (!bot) return false
       const helpers = () => helpersOf(stage, bot)
-      // Nobody shall do anything about the death of the others.
+      // Stopped, so that none reacts to the death of another.
+      if (stopFirst) bot.wasStopped = true
       if (stopFirst) for (const one of [bot.process, ...helpers()]) await one.stop()
       stage.expectEnd(bot, 'kill')
       const victims = [bot.process, ...helpers()]
-      // Also of runs that it has not told of yet, or whose root was gone before anybody looked for its parent.
-      const isUntold = ({ bot, keeper, isRegistered }) => bot === name && !keeper && !isRegistered
-      const untold = [...stage.runs.values()].filter(isUntold)
-      for (const run of [...untold, ...runsKeptBy(stage, victims)]) run.loses('keeper')
-      for (const run of [...untold, ...runsWatchedBy(stage, victims)]) run.loses('zygote')
+      // Also runs that the bot has not reported yet, and runs whose root had exited before the lab
+      // could read its parent.
+      const isUnreported = ({ bot, keeper, isRegistered }) => bot === name && !keeper && !isRegistered
+      const unreported = [...stage.runs.values()].filter(isUnreported)
+      for (const run of [...unreported, ...runsKeptBy(stage, victims)]) run.loses('keeper')
+      for (const run of [...unreported, ...runsWatchedBy(stage, victims)]) run.loses('zygote')
       for (const victim of victims) victim.signal('SIGKILL')
     },
   },
@@ -54,7 +56,7 @@ export const killMoves = [
       const run = draft.run(({ isRegistered }) => !isRegistered)
       return run && { run: run.name }
     },
-    tell: ({ run }) => `SIGKILL to the keeper of ${run}`,
+    describe: ({ run }) => `SIGKILL to the keeper of ${run}`,
     play(stage, { run: runId }) {
       const run = stage.run(runId)
       if (!run?.keeper?.isAlive()) return false
@@ -69,7 +71,7 @@ export const killMoves = [
       const run = draft.run(({ isRegistered }) => !isRegistered)
       return run && { run: run.name }
     },
-    tell: ({ run }) => `SIGKILL to the zygote above ${run}`,
+    describe: ({ run }) => `SIGKILL to the zygote above ${run}`,
     play(stage, { run: runId }) {
       const zygote = stage.run(runId)?.zygote
       if (!zygote?.isAlive()) return false

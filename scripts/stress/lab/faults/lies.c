@@ -1,6 +1,7 @@
 /*
- * Preloaded into the bots of the stress lab: another time, and slow files. What to say is in a file (SPAWN_OWNED_LAB_LIES) that the lab
- * writes to while everybody runs: two numbers of 64 bits, an offset of the clock in ms and a delay of writes in ms.
+ * Preloaded into the bots of the stress lab: shifts the clock and delays writes to files.
+ * SPAWN_OWNED_LAB_LIES names a file with two 64-bit integers: the offset of the clock and the delay
+ * of a write, both in ms. The lab changes them while the bots run.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

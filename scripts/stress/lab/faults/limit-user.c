@@ -1,6 +1,7 @@
 /*
- * limit-user UID COUNT: every process of the user may have so many processes beside it, "none": as many as its hard limit says. Looks until
- * nobody is found who was not told: a child that was forked meanwhile has the limit of its parent at that moment.
+ * limit-user UID COUNT: sets RLIMIT_NPROC of every process of the user to COUNT, or, for "none", to
+ * its hard limit. Repeats until all have it: a child that is forked meanwhile inherits the limit
+ * that its parent had at the fork.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -10,7 +11,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-static int tell(pid_t pid, const char *count) {
+static int limit_one(pid_t pid, const char *count) {
   struct rlimit limit;
   if (prlimit(pid, RLIMIT_NPROC, NULL, &limit) != 0) return 0;
   rlim_t soft = strcmp(count, "none") == 0 ? limit.rlim_max : (rlim_t)atol(count);
@@ -19,8 +20,8 @@ static int tell(pid_t pid, const char *count) {
   return prlimit(pid, RLIMIT_NPROC, &limit, NULL) == 0;
 }
 
-static int tell_all(uid_t user, const char *count) {
-  int told = 0;
+static int limit_all(uid_t user, const char *count) {
+  int changed = 0;
   DIR *processes = opendir("/proc");
   if (!processes) return 0;
   for (struct dirent *entry; (entry = readdir(processes));) {
@@ -28,15 +29,15 @@ static int tell_all(uid_t user, const char *count) {
     struct stat about;
     pid_t pid = atoi(entry->d_name);
     snprintf(path, sizeof path, "/proc/%d", pid);
-    if (pid > 0 && stat(path, &about) == 0 && about.st_uid == user) told += tell(pid, count);
+    if (pid > 0 && stat(path, &about) == 0 && about.st_uid == user) changed += limit_one(pid, count);
   }
   closedir(processes);
-  return told;
+  return changed;
 }
 
 int main(int argc, char **argv) {
   if (argc != 3) return 2;
-  while (tell_all((uid_t)atol(argv[1]), argv[2]) > 0) {
+  while (limit_all((uid_t)atol(argv[1]), argv[2]) > 0) {
   }
   return 0;
 }

@@ -1,17 +1,20 @@
-/** A stranger holds the lock of the registry: a bot that was stopped at the worst moment, say. The others go on by the journal. */
+/**
+ * A bystander holds the lock of the registry, like a bot that was stopped at the worst moment. The
+ * other bots continue with the journal.
+ */
 
 export const lockMoves = [
   {
     name: 'hold-lock',
     weight: 0.7,
     draw(draft) {
-      return draft.begin('held lock') && { stranger: draft.newStranger() }
+      return draft.begin('held lock') && { bystander: draft.newBystander() }
     },
-    tell: () => 'a stranger takes the lock of the registry, and keeps it',
-    async play(stage, { stranger }) {
-      const who = 'one that holds the lock of the registry'
+    describe: () => 'a bystander takes the lock of the registry, and keeps it',
+    async play(stage, { bystander }) {
+      const who = 'a process that holds the lock of the registry'
       const lock = `${stage.registryPath}.lock`
-      const held = await stage.addStranger(stranger, {
+      const held = await stage.addBystander(bystander, {
         who,
         fixture: 'holds-lock',
         args: [lock],
@@ -25,7 +28,7 @@ export const lockMoves = [
     name: 'release-lock',
     weight: 0.7,
     draw: (draft) => draft.end('held lock'),
-    tell: () => 'the lock is free again',
+    describe: () => 'the lock is free again',
     play: (stage) => stage.remedy('held lock'),
   },
 ]

@@ -1,10 +1,6 @@
-/** PID reuse: a stranger gets the number of a root, a keeper or a bot that is gone. */
+/** PID reuse: a bystander gets the PID of a root, a keeper or a bot that has exited. */
 
-import { existsSync, writeFileSync } from 'node:fs'
-import { setTimeout as delay } from 'node:timers/promises'
-import { quietly } from '../witness.mjs'
-
-const FREE_MS = 500
+import { isFree, takeNext } from '../next-pid.mjs'
 
 const WHOSE = {
   root: { of: (_, run) => run.root, words: (run) => `the root of ${run}` },
@@ -12,31 +8,27 @@ const WHOSE = {
   bot: { of: (stage, run) => stage.bots.get(run.bot)?.process, words: (run) => `the bot of ${run}` },
 }
 
-/** Returns when nobody has it: a zombie still does. */
-async function isFree(pid) {
-  const giveUpAt = performance.now() + FREE_MS
-  while (existsSync(`/proc/${pid}`) && performance.now() < giveUpAt) await delay(1)
-  return !existsSync(`/proc/${pid}`)
-}
-
-/** Only a run that has lost both bot and keeper has a root whose number anybody could get: else a zombie keeps it. */
+/**
+ * Kills the root of a run that has lost both bot and keeper. Only then can another process get its
+ * PID: otherwise the root stays a zombie, which keeps the PID.
+ */
 function endRoot(stage, run) {
   if (stage.bot(run.bot) || run.keeper?.isAlive() || !run.root?.isAlive()) return
   run.mayEnd('root killed')
   run.root.signal('SIGKILL')
 }
 
-/** Of those whose number can be had, one that is not over by itself. */
+/** A run whose PIDs can become free, and that does not end by itself. */
 function orphanOf(draft) {
   const owner = (run) => draft.bots.find(({ name }) => name === run.bot)
-  const hasNobody = (run) => (run.isRegistered ? !owner(run).isUp : owner(run).isUtterlyGone)
-  return draft.run((run) => hasNobody(run) && !run.isBrief)
+  const isUnattended = (run) => (run.isRegistered ? !owner(run).isUp : owner(run).isUtterlyGone)
+  return draft.run((run) => isUnattended(run) && !run.isBrief)
 }
 
 export const numberMoves = [
   {
     name: 'take-number',
-    // Rare as it is, it is what identities are for.
+    // The situation is rare, but it is what process identities exist for.
     weight: (draft) => (orphanOf(draft) ? 12 : 1),
     draw(draft) {
       const run = orphanOf(draft) ?? draft.run()
@@ -46,20 +38,18 @@ export const numberMoves = [
         [1, 'keeper'],
         [1, 'bot'],
       ])
-      return { run: run.name, whose, stranger: draft.newStranger(), leads: draft.dice.chance(0.6) }
+      return { run: run.name, whose, bystander: draft.newBystander(), leads: draft.dice.chance(0.6) }
     },
-    tell: ({ run, whose, leads }) =>
-      `${whose === 'root' ? `the root of ${run} is killed, if it has neither bot nor keeper; ` : ''}a stranger gets the number of ${WHOSE[whose].words(run)}, if that is free${leads ? ', and leads a group of that number' : ''}`,
-    async play(stage, { run: runId, whose, stranger, leads }) {
+    describe: ({ run, whose, leads }) =>
+      `${whose === 'root' ? `the root of ${run} is killed, if it has neither bot nor keeper; ` : ''}a bystander gets the PID of ${WHOSE[whose].words(run)}, if that is free${leads ? ', and leads a process group with that id' : ''}`,
+    async play(stage, { run: runId, whose, bystander, leads }) {
       const run = stage.run(runId)
       const pid = run && WHOSE[whose].of(stage, run)?.pid
       if (pid === undefined) return false
       if (whose === 'root') endRoot(stage, run)
       if (!(await isFree(pid))) return false
-      // Refused while there are no numbers to be had.
-      const take = () => quietly(() => writeFileSync('/proc/sys/kernel/ns_last_pid', String(pid - 1)))
-      const who = `one with the number of ${WHOSE[whose].words(runId)}`
-      return await stage.addStranger(stranger, { who, pid, before: take, detached: leads })
+      const who = `a process with the PID of ${WHOSE[whose].words(runId)}`
+      return await stage.addBystander(bystander, { who, pid, before: () => takeNext(pid), detached: leads })
     },
   },
 ]

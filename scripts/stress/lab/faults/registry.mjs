@@ -1,6 +1,7 @@
 /**
- * Somebody spoils the registry. What its bots have written is lost then: entries of living bots come back with their next change, those
- * of dead ones are only in the copy that is set aside. So runs from before are not looked for in it any more.
+ * The registry is damaged. Its content is lost then: entries of live bots return with their next
+ * change, those of dead bots exist only in the saved copy. So the lab no longer expects earlier
+ * runs in it.
  */
 
 import { appendFileSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -8,9 +9,9 @@ import { dirname } from 'node:path'
 import { quietly } from '../witness.mjs'
 
 const WAYS = {
-  garbage: { words: 'writes garbage over the registry', text: () => '\u0000\u0001 no JSON at all' },
-  half: { words: 'cuts the registry in half', text: (text) => text.slice(0, Math.floor(text.length / 2)) },
-  empty: { words: 'empties the registry', text: () => '' },
+  garbage: { words: 'garbage is written over the registry', text: () => '\u0000\u0001 no JSON at all' },
+  half: { words: 'the registry is cut in half', text: (text) => text.slice(0, Math.floor(text.length / 2)) },
+  empty: { words: 'the registry is emptied', text: () => '' },
 }
 
 export const registryFaults = [
@@ -18,12 +19,12 @@ export const registryFaults = [
     name: 'spoil',
     weight: 0.7,
     draw: ({ dice }) => ({ way: dice.pick(Object.keys(WAYS)) }),
-    tell: ({ way }) => `somebody ${WAYS[way].words}`,
+    describe: ({ way }) => WAYS[way].words,
     play(stage, { way }) {
       if (!existsSync(stage.registryPath)) return false
       const text = WAYS[way].text(readFileSync(stage.registryPath, 'utf8'))
       stage.losesRegistry()
-      // On a full disk the file is empty then.
+      // On a full disk the file is now empty.
       quietly(() => writeFileSync(stage.registryPath, text))
       stage.vandalism = readFileSync(stage.registryPath, 'utf8')
     },
@@ -32,8 +33,8 @@ export const registryFaults = [
     name: 'delete',
     weight: 0.7,
     draw: ({ dice }) => ({ what: dice.pick(['file', 'files']) }),
-    tell: ({ what }) =>
-      `somebody deletes ${what === 'file' ? 'the registry' : 'everything beside the registry, and it'}`,
+    describe: ({ what }) =>
+      `${what === 'file' ? 'the registry is' : 'the registry and the files beside it are'} deleted`,
     play(stage, { what }) {
       stage.losesRegistry()
       const names = what === 'file' ? [''] : ['', '.journal', '.journal.old', '.lock', '.scopes']
@@ -44,7 +45,7 @@ export const registryFaults = [
     name: 'tear',
     weight: 0.7,
     draw: () => ({}),
-    tell: () => 'somebody dies while writing to the journal, and leaves half a line',
+    describe: () => 'a write to the journal is interrupted, and leaves half a line',
     play(stage) {
       if (!existsSync(dirname(stage.registryPath))) return false
       const journal = `${stage.registryPath}.journal`

@@ -1,13 +1,14 @@
-/** Every write of a bot to a file takes its time, by the preloaded library of clock.mjs. */
+/** Every write of a bot to a file is delayed, by the preloaded library of clock.mjs. */
 
 export const slowDiskMoves = [
   {
     name: 'slow-disk',
     weight: 0.7,
     draw: (draft) => draft.begin('slow disk') && { ms: draft.dice.pick([5, 40, 200]) },
-    tell: ({ ms }) => `every write of a bot to a file takes ${ms} ms from here on`,
+    describe: ({ ms }) => `every write of a bot to a file takes ${ms} ms from now on`,
     play(stage, { ms }) {
       stage.lies.slowDown(ms)
+      stage.diskWasSlow = true
       stage.remedies.set('slow disk', () => stage.lies.slowDown(0))
     },
   },
@@ -15,7 +16,7 @@ export const slowDiskMoves = [
     name: 'quick-disk',
     weight: 0.7,
     draw: (draft) => draft.end('slow disk'),
-    tell: () => 'writes are as fast as ever',
+    describe: () => 'writes are fast again',
     play: (stage) => stage.remedy('slow disk'),
   },
 ]

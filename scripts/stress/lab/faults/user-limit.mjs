@@ -1,6 +1,7 @@
 /**
- * The user of the bots may have no more processes (RLIMIT_NPROC): their forks fail, and their threads, while everybody else's do not. Root
- * is exempt, so it takes bots that are somebody else. `limit-user.c` tells every process of the user.
+ * The user of the bots can have no more processes (RLIMIT_NPROC): fork and thread creation fail for
+ * this user only. Root is exempt, so the bots must be an unprivileged user. `limit-user.c` limits
+ * every process of the user.
  */
 
 import { execFileSync } from 'node:child_process'
@@ -13,10 +14,10 @@ export const limitMoves = [
     name: 'no-processes',
     weight: ({ setting }) => (setting.isUnprivileged ? 2 : 0),
     draw: (draft) => draft.begin('no processes'),
-    tell: () => 'from here on the user of the bots may have no more processes',
+    describe: () => 'from now on the user of the bots can have no more processes',
     play(stage) {
       if (stage.user === undefined || stage.cannotFork) return false
-      // The trees of the lab leave if they cannot fork.
+      // The trees of the lab exit if they cannot fork.
       const over = stage.during(() => true, 'no forks')
       limit(stage.user, '0')
       stage.noForks()
@@ -30,7 +31,7 @@ export const limitMoves = [
     name: 'processes-again',
     weight: 1.5,
     draw: (draft) => draft.end('no processes'),
-    tell: () => 'the user may have processes again',
+    describe: () => 'the user can have more processes again',
     play: (stage) => (stage.cannotFork ? false : stage.remedy('no processes')),
   },
 ]

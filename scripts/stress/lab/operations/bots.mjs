@@ -1,4 +1,4 @@
-/** Bots come and go. */
+/** Bots start and end. */
 
 const MOST_BOTS = 6
 
@@ -10,7 +10,7 @@ export const botMoves = [
       draft.bots.length < MOST_BOTS
         ? { bot: draft.addBot().name, isWarm: draft.dice.chance(0.7) }
         : undefined,
-    tell: ({ bot, isWarm }) => `bot ${bot} starts${isWarm ? ', and has had a run before' : ''}`,
+    describe: ({ bot, isWarm }) => `bot ${bot} starts${isWarm ? ', and has one run' : ''}`,
     play: async (stage, { bot, isWarm }) => (await stage.startBot(bot, { isWarm })) !== undefined,
   },
   {
@@ -22,7 +22,7 @@ export const botMoves = [
       bot.isUp = false
       return { bot: bot.name }
     },
-    tell: ({ bot }) => `bot ${bot} ends by process.exit()`,
+    describe: ({ bot }) => `bot ${bot} ends by process.exit()`,
     play(stage, { bot: name }) {
       const bot = stage.bot(name)
       if (!bot) return false
@@ -39,14 +39,14 @@ export const botMoves = [
         bot && { bot: bot.name, graceMs: draft.dice.pick([0, 100, 500]), awaited: draft.dice.chance(0.5) }
       )
     },
-    tell: ({ bot, graceMs }) => `bot ${bot} shuts down, with ${graceMs} ms of grace`,
+    describe: ({ bot, graceMs }) => `bot ${bot} shuts down, with ${graceMs} ms of grace`,
     play(stage, { bot: name, graceMs, awaited }) {
       const bot = stage.bot(name)
       if (!bot) return false
       const ended = stage.during((run) => run.bot === name, 'shutdown')
       return stage.order(bot, 'shutdown', [{ graceMs }], {
         awaited,
-        heard: ({ exits }) => stage.claimAll(`shutdown() of ${name}`, exits),
+        onResult: ({ exits }) => stage.claimAll(`shutdown() of ${name}`, exits),
         over: ended,
       })
     },
@@ -55,7 +55,7 @@ export const botMoves = [
     name: 'pass',
     weight: 1,
     draw: ({ dice }) => ({ ms: dice.pick([20, 100, 400]) }),
-    tell: ({ ms }) => `${ms} ms pass`,
+    describe: ({ ms }) => `${ms} ms pass`,
     play: (stage, { ms }) => stage.pass(ms),
   },
 ]

@@ -1,6 +1,6 @@
-/** Deadlines are moved. */
+/** Timeouts are extended. */
 
-/** So much of a deadline must be left for its keeper to hear in time that it is moved. */
+/** This much time must be left for the extension to reach the keeper before the timeout. */
 const IN_TIME_MS = 800
 
 const hasDeadline = (run) => run.hasDeadline
@@ -13,14 +13,14 @@ export const deadlineMoves = [
       const run = draft.run(hasDeadline)
       return run && { run: run.name, ms: draft.dice.pick([0, 100, 700]), awaited: draft.dice.chance(0.5) }
     },
-    tell: ({ run, ms }) => `the bot of ${run} gives it ${ms} ms more`,
+    describe: ({ run, ms }) => `the bot of ${run} extends its timeout by ${ms} ms`,
     play(stage, { run: runId, ms, awaited }) {
       const run = stage.run(runId)
       const bot = run && stage.bot(run.bot)
       if (!bot) return false
       return stage.order(bot, 'extend', [runId, ms], {
         awaited,
-        heard({ isMoved, age }) {
+        onResult({ isMoved, age }) {
           if (isMoved && run.options.timeoutMs - age > IN_TIME_MS) run.getsMore(ms)
         },
       })

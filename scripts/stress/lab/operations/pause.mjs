@@ -1,18 +1,21 @@
-/** Runs are paused by their bot, with SIGSTOP or by not being read, and go on. */
+/** A bot pauses its run, with SIGSTOP or by not reading its output, and resumes it. */
 
 import { setTimeout as delay } from 'node:timers/promises'
 
-/** A signal goes by the keeper, which has its own pace. */
+/** The keeper delivers the signal, and may be slow. */
 const ARRIVES_MS = 10_000
 
-/** Anybody may have continued it who ends it, or could not be told to stop it. */
+/**
+ * A process that ends the run may also have continued it, or the keeper was stopped and got no
+ * request.
+ */
 const isExcused = (run) => run.hasCause || run.keeperStopped || !run.root?.isAlive()
 
 async function mustStop(stage, run) {
   const giveUpAt = performance.now() + ARRIVES_MS
   while (!isExcused(run) && !run.root.isStopped()) {
     if (performance.now() > giveUpAt) {
-      stage.undelivered.push(`${run.name} was sent SIGSTOP by kill(), which said true, and it goes on`)
+      stage.undelivered.push(`kill() sent SIGSTOP to ${run.name} and returned true, but it still runs`)
       return
     }
     await delay(2)
@@ -30,14 +33,14 @@ export const pauseMoves = [
       const run = ownOf(draft)
       return run && { run: run.name }
     },
-    tell: ({ run }) => `the bot of ${run} sends it SIGSTOP by kill()`,
+    describe: ({ run }) => `the bot of ${run} sends it SIGSTOP with kill()`,
     async play(stage, { run: runId }) {
       const run = stage.run(runId)
       const bot = run && stage.bot(run.bot)
       if (!bot) return false
       let isSent = false
       run.mayBeSilent()
-      await stage.order(bot, 'signal', [runId, 'SIGSTOP'], { awaited: true, heard: (it) => (isSent = it) })
+      await stage.order(bot, 'signal', [runId, 'SIGSTOP'], { awaited: true, onResult: (it) => (isSent = it) })
       if (isSent) await mustStop(stage, run)
     },
   },
@@ -48,7 +51,7 @@ export const pauseMoves = [
       const pause = draft.dice.pick(draft.steps.filter((step) => step.do === 'pause'))
       return pause && { run: pause.run }
     },
-    tell: ({ run }) => `the bot of ${run} sends it SIGCONT by kill()`,
+    describe: ({ run }) => `the bot of ${run} sends it SIGCONT with kill()`,
     play(stage, { run: runId }) {
       const run = stage.run(runId)
       const bot = run && stage.bot(run.bot)
@@ -62,8 +65,8 @@ export const pauseMoves = [
       const run = ownOf(draft, ({ says }) => says)
       return run && { run: run.name, isOn: draft.dice.chance(0.6) }
     },
-    tell: ({ run, isOn }) =>
-      `the bot of ${run} ${isOn ? 'reads' : 'does not read'} what it says from here on`,
+    describe: ({ run, isOn }) =>
+      `the bot of ${run} ${isOn ? 'reads' : 'does not read'} its output from now on`,
     play(stage, { run: runId, isOn }) {
       const run = stage.run(runId)
       const bot = run && stage.bot(run.bot)

@@ -16,8 +16,8 @@ export const registryMoves = [
       const run = draft.addRun({ bot: bot.name, isRegistered: true, isKept: true })
       return { bot: bot.name, run: run.name, leads: draft.dice.chance(0.6) }
     },
-    tell: ({ bot, run, leads }) =>
-      `somebody starts a process that ${leads ? 'leads its group' : "is in the lab's own group"}; bot ${bot} registers it as ${run}`,
+    describe: ({ bot, run, leads }) =>
+      `a process is started ${leads ? 'as the leader of its group' : "in the lab's own group"}; bot ${bot} registers it as ${run}`,
     async play(stage, { bot: name, run: runId, leads }) {
       const bot = stage.bot(name)
       if (!bot) return false
@@ -25,9 +25,9 @@ export const registryMoves = [
       if (!run) return false
       await stage.order(bot, 'register', [{ runId, pid: run.root.pid, graceMs: 100 }], {
         awaited: true,
-        heard: () => run.isRecorded(),
-        // It may have been recorded by a bot that died before it could say so.
-        refused: (isGone) => (isGone ? run.mayBeLost() : run.becomesStranger()),
+        onResult: () => run.isRecorded(),
+        // A bot that has died may have recorded it before.
+        refused: (isGone) => (isGone ? run.mayBeLost() : run.becomesBystander()),
       })
     },
   },
@@ -38,7 +38,7 @@ export const registryMoves = [
       const run = draft.run(({ isRegistered }) => isRegistered)
       return run && { run: run.name }
     },
-    tell: ({ run }) => `its bot unregisters ${run}, which is a stranger from then on`,
+    describe: ({ run }) => `the bot of ${run} unregisters it; from then on it is a bystander`,
     play(stage, { run: runId }) {
       const run = stage.run(runId)
       const bot = run?.isRegistered && stage.bot(run.bot)
@@ -46,8 +46,8 @@ export const registryMoves = [
       run.isNotRecorded()
       return stage.order(bot, 'unregister', [runId], {
         awaited: true,
-        heard: (done) => done && run.becomesStranger(),
-        // It may have been done by a bot that died before it could say so.
+        onResult: (done) => done && run.becomesBystander(),
+        // A bot that has died may have unregistered it before.
         refused: (isGone) => isGone && run.mayBeLost(),
       })
     },
@@ -61,8 +61,8 @@ export const registryMoves = [
       const dryRun = draft.dice.chance(0.15)
       return bot && { by: bot.name, policy, dryRun, awaited: draft.dice.chance(0.5) }
     },
-    tell: ({ by, policy, dryRun }) =>
-      `bot ${by} reaps${dryRun ? ', as a dry run' : ''}${policy === 'terminate' ? '' : `, with the policy to ${policy}`}`,
+    describe: ({ by, policy, dryRun }) =>
+      `bot ${by} reaps${dryRun ? ', as a dry run' : ''}${policy === 'terminate' ? '' : `, with the policy '${policy}'`}`,
     play(stage, { by, policy, dryRun, awaited }) {
       const bot = stage.bot(by)
       if (!bot) return false
@@ -77,11 +77,11 @@ export const registryMoves = [
       const bot = draft.bot()
       return run && bot && { by: bot.name, run: run.name, awaited: draft.dice.chance(0.7) }
     },
-    tell: ({ by, run }) => `bot ${by} adopts ${run}`,
+    describe: ({ by, run }) => `bot ${by} adopts ${run}`,
     play(stage, { by, run: runId, awaited }) {
       const [bot, run] = [stage.bot(by), stage.run(runId)]
       if (!bot || !run) return false
-      return stage.order(bot, 'adopt', [runId], { awaited, heard: () => run.belongsTo(by) })
+      return stage.order(bot, 'adopt', [runId], { awaited, onResult: () => run.belongsTo(by) })
     },
   },
 ]

@@ -1,4 +1,4 @@
-/** Runs are started, leave, and are cancelled. */
+/** Runs start, end and are cancelled. */
 
 import { commandNamed, commands } from '../commands.mjs'
 
@@ -6,10 +6,22 @@ const SESSIONS = ['chat-1', 'chat-2']
 const SCOPES = ['turn-1', 'turn-2']
 const AGENTS = ['claude', 'codex']
 const MOST_RUNS = 12
+const GRACES = [0, 50, 300]
+/**
+ * Longer than every time limit. A process that gets no SIGTERM shows as a request without an
+ * answer, or as a survivor.
+ */
+const LONG_GRACE = 60_000
+/** PIDs that a vast tree needs. */
+const VAST_PIDS = 10_000
 
-/** Ended now and then without being asked, so a plan is not all cancels. */
+const isPossible = (draft, isKept, { needsInput, isVast }) =>
+  !(isKept && needsInput) &&
+  !(isVast && (draft.setting.pids.last < VAST_PIDS || draft.runs.some((run) => run.isVast)))
+
+/** Some runs end by a timeout, so that a plan does not consist only of cancels. */
 function deadlines(dice, { says }) {
-  // It has to be loaded before it can say anything; on a busy machine that takes its time.
+  // The command must be loaded before it can write. On a busy machine that takes longer.
   const silence = says ? 1000 : 50
   return dice.weighted([
     [6, {}],
@@ -19,10 +31,13 @@ function deadlines(dice, { says }) {
   ])
 }
 
-/** What the command is connected to its bot by. A run that is to be kept would leave with the pipe of its bot, or with its terminal. */
+/**
+ * How the command is connected to its bot. A kept run gets no stdin pipe and no terminal: it would
+ * end with them.
+ */
 function streamsFor(dice, { isKept, needsInput, says, isListenedTo }) {
   if (!isKept && dice.chance(0.15)) return { pty: true }
-  const output = says || isListenedTo ? 'pipe' : 'ignore'
+  const output = says || isListenedTo || dice.chance(0.3) ? 'pipe' : 'ignore'
   const streams = [isKept && !needsInput ? 'ignore' : 'pipe', output, 'ignore', 'witness']
   return { streams: !isKept && dice.chance(0.1) ? [...streams, 'ipc'] : streams }
 }
@@ -32,7 +47,9 @@ function drawSpawn(draft) {
   if (!bot || draft.runs.length >= MOST_RUNS) return undefined
   const { dice } = draft
   const isKept = dice.chance(0.25)
-  const command = dice.pick(commands.filter(({ needsInput }) => !(isKept && needsInput)))
+  const command = dice.weighted(
+    commands.filter((it) => isPossible(draft, isKept, it)).map((it) => [it.isVast ? 0.3 : 1, it]),
+  )
   const what = command.name
   const limits = deadlines(dice, command)
   const { pty, streams } = streamsFor(dice, {
@@ -41,7 +58,7 @@ function drawSpawn(draft) {
     isListenedTo: limits.noOutputTimeoutMs > 0,
   })
   const options = {
-    graceMs: dice.pick([0, 50, 300]),
+    graceMs: dice.pick(command.diesOfSigterm ? [...GRACES, LONG_GRACE] : GRACES),
     ...limits,
     ...(pty ? { pty } : {}),
     ...(isKept ? { onOwnerExit: 'keep' } : {}),
@@ -57,9 +74,12 @@ function drawSpawn(draft) {
     isBrief: command.ends !== undefined && !command.says,
     hasDeadline: limits.timeoutMs > 0 && command.ends === undefined,
     says: command.says !== undefined,
+    isVast: command.isVast,
+    hasOutput: streams?.[1] === 'pipe',
   })
   const isRead = command.says !== undefined && dice.chance(0.5)
-  // Whether the next step comes when the tree stands, or as soon as the bot was told to.
+  // `awaited`: the next step waits until the tree is ready. Otherwise it starts as soon as the bot
+  // has got the request.
   return {
     bot: bot.name,
     run: run.name,
@@ -71,7 +91,7 @@ function drawSpawn(draft) {
   }
 }
 
-function tellSpawn({ bot, run, what, options, streams, isRead }) {
+function describeSpawn({ bot, run, what, options, streams, isRead }) {
   const {
     graceMs,
     timeoutMs,
@@ -87,12 +107,12 @@ function tellSpawn({ bot, run, what, options, streams, isRead }) {
   const more = [
     pty && 'with a terminal',
     streams?.includes('ipc') && 'with an IPC channel',
-    isRead && 'read',
-    `grace ${graceMs} ms`,
-    timeoutMs && `deadline ${timeoutMs} ms`,
-    noOutputTimeoutMs && `silent for ${noOutputTimeoutMs} ms at most`,
-    onOwnerExit && 'kept when its bot goes',
-    onLeaderExit && 'kept when its root goes',
+    isRead && 'its output is read',
+    `grace period ${graceMs} ms`,
+    timeoutMs && `timeout ${timeoutMs} ms`,
+    noOutputTimeoutMs && `idle timeout ${noOutputTimeoutMs} ms`,
+    onOwnerExit && 'kept when its bot ends',
+    onLeaderExit && 'kept when its root ends',
     sessionId && `session ${sessionId}`,
     labels && `agent ${labels.agent}`,
     scopeKey && `${rest.replaceExistingScope ? 'replaces' : 'joins'} scope ${scopeKey}`,
@@ -106,7 +126,7 @@ async function playSpawn(stage, { bot: name, run: runId, what, options, streams,
   const { command, ready, ends, says } = commandNamed(what)
   const run = stage.addRun(runId, { bot: name, what, options, isKept: options.onOwnerExit === 'keep' })
   if (options.timeoutMs) run.mayEnd('deadline')
-  // What waits to be read is no silence, unless nobody has ever asked for it.
+  // Output that waits to be read is not idle time, unless the bot never reads.
   if (options.noOutputTimeoutMs && !(says && isRead)) run.mayEnd('silence')
   if (ends) run.mayEnd(`by itself: ${ends}`)
   if (options.replaceExistingScope) stage.replaceScope(options.scopeKey, runId)
@@ -122,10 +142,10 @@ async function playSpawn(stage, { bot: name, run: runId, what, options, streams,
   }
   await stage.order(bot, 'spawn', [task], {
     awaited,
-    heard: ({ pid }) => run.hasBegun(pid),
+    onResult: ({ pid }) => run.hasBegun(pid),
     refused() {
       run.witness.release()
-      // Node keeps one end of a channel whose process it could not start.
+      // Node keeps one end of an IPC channel whose process it could not start.
       if (streams?.includes('ipc')) bot.channelsLost++
     },
     over: () => run.holdsLate || run.witness.release(),
@@ -155,7 +175,7 @@ const targetInWords = (target) => {
 }
 
 export const runMoves = [
-  { name: 'spawn', weight: 17, draw: drawSpawn, tell: tellSpawn, play: playSpawn },
+  { name: 'spawn', weight: 17, draw: drawSpawn, describe: describeSpawn, play: playSpawn },
   {
     name: 'cancel',
     weight: 5,
@@ -175,7 +195,7 @@ export const runMoves = [
       ])
       return { by: bot.name, ...TARGETS[kind](draft, run), options: signal }
     },
-    tell: ({ by, target, options }) =>
+    describe: ({ by, target, options }) =>
       `bot ${by} cancels ${targetInWords(target)}${options.signal ? ` with ${options.signal}` : ''}`,
     play(stage, { by, target, options, awaited }) {
       const bot = stage.bot(by)
@@ -184,7 +204,7 @@ export const runMoves = [
       return stage.order(bot, 'cancel', [target, options], {
         awaited,
         over,
-        heard: ({ exits }) => stage.claimAll(`cancel() of ${by}`, exits),
+        onResult: ({ exits }) => stage.claimAll(`cancel() of ${by}`, exits),
       })
     },
   },
@@ -195,7 +215,7 @@ export const runMoves = [
       const run = draft.run(({ isKept, isRegistered }) => !isKept && !isRegistered)
       return run && { run: run.name }
     },
-    tell: ({ run }) => `the stdin of ${run} ends`,
+    describe: ({ run }) => `the stdin of ${run} ends`,
     play(stage, { run: runId }) {
       const run = stage.run(runId)
       const bot = run && stage.bot(run.bot)
@@ -211,7 +231,7 @@ export const runMoves = [
       const run = draft.run()
       return run && { run: run.name }
     },
-    tell: ({ run }) => `somebody sends SIGKILL to the root of ${run}`,
+    describe: ({ run }) => `SIGKILL to the root of ${run}`,
     play(stage, { run: runId }) {
       const run = stage.run(runId)
       if (!run?.root) return false
@@ -226,7 +246,7 @@ export const runMoves = [
       const run = draft.run()
       return run && { run: run.name, ms: 2000 }
     },
-    tell: ({ run, ms }) => `nothing until ${run} is over, or ${ms} ms`,
+    describe: ({ run, ms }) => `wait until ${run} has ended, or ${ms} ms`,
     play: (stage, { run: runId, ms }) => stage.run(runId)?.isOver(ms) ?? false,
   },
 ]

@@ -1,4 +1,4 @@
-/** Bots look for orphans all the while, and end them or only tell. */
+/** Bots watch for orphans, and end them or only report them. */
 
 import { mayReap } from '../reaping.mjs'
 
@@ -16,14 +16,14 @@ export const watchMoves = [
         }
       )
     },
-    tell: ({ bot, autoKill, intervalMs }) =>
-      `bot ${bot} looks for orphans every ${intervalMs} ms${autoKill ? ', and ends them' : ''}`,
+    describe: ({ bot, autoKill, intervalMs }) =>
+      `bot ${bot} watches for orphans every ${intervalMs} ms${autoKill ? ', and ends them' : ''}`,
     play(stage, { bot: name, autoKill, intervalMs }) {
       const bot = stage.bot(name)
       if (!bot) return false
       if (autoKill) mayReap(stage, () => stage.bot(name) !== undefined)
       return stage.order(bot, 'watch', [{ autoKill, intervalMs }], {
-        heard: () => Object.assign(bot, { hasWatched: true, endsOrphans: autoKill }),
+        onResult: () => Object.assign(bot, { hasWatched: true, endsOrphans: autoKill }),
       })
     },
   },
@@ -34,11 +34,11 @@ export const watchMoves = [
       const watch = draft.dice.pick(draft.steps.filter((step) => step.do === 'watch'))
       return watch && { bot: watch.bot }
     },
-    tell: ({ bot }) => `bot ${bot} looks for orphans no more`,
+    describe: ({ bot }) => `bot ${bot} stops watching for orphans`,
     play(stage, { bot: name }) {
       const bot = stage.bot(name)
       if (!bot?.hasWatched) return false
-      return stage.order(bot, 'unwatch', [], { awaited: true, heard: () => (bot.endsOrphans = false) })
+      return stage.order(bot, 'unwatch', [], { awaited: true, onResult: () => (bot.endsOrphans = false) })
     },
   },
 ]

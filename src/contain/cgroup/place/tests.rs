@@ -19,37 +19,34 @@ fn check(mountinfo: &str, own: &str, expected: &[&str]) {
 }
 
 #[test]
-fn finds_our_own_cgroup_in_every_layout() {
+fn the_own_cgroup_is_found_in_every_mount_layout() {
     check(HYBRID, "8:pids:/\n1:name=systemd:/\n0::/\n", &["/sys/fs/cgroup/unified"]);
-    check(
-        HYBRID,
-        "8:pids:/elsewhere\n0::/a.slice/b.service\n",
-        &["/sys/fs/cgroup/unified/a.slice/b.service"],
-    );
+    check(HYBRID, "8:pids:/other\n0::/a.slice/b.service\n", &["/sys/fs/cgroup/unified/a.slice/b.service"]);
     check(UNIFIED, "0::/user.slice/s.scope\n", &["/sys/fs/cgroup/user.slice/s.scope"]);
 }
 
 #[test]
-fn a_sub_root_that_is_bind_mounted_is_where_we_are_and_not_below_it_once_more() {
+fn a_bind_mounted_sub_root_is_not_applied_twice() {
     let bound = "40 25 0:26 /docker/abc /sys/fs/cgroup rw - cgroup2 cgroup rw\n";
     check(bound, "0::/docker/abc\n", &["/sys/fs/cgroup"]);
     check(bound, "0::/docker/abc/bot\n", &["/sys/fs/cgroup/bot"]);
 }
 
 #[test]
-fn a_cgroup_that_is_not_mounted_here_is_never_taken_for_another() {
+fn a_cgroup_that_is_not_mounted_here_is_not_confused_with_another() {
     let bound = "40 25 0:26 /docker/abc /sys/fs/cgroup rw - cgroup2 cgroup rw\n";
     for own in ["/", "/docker", "/docker/abcd", "/docker/ab", "/../abc", "/docker/abc/../x"] {
         let expected = Err(WhyNot::OutOfSight { cgroup: own.to_owned() });
         assert_eq!(found(bound, &format!("0::{own}\n")), expected, "{own}");
     }
-    // The mount shows more than our namespace: the way down from there has no name here.
+    // The mount shows more than the cgroup namespace. The path from its root to this process has no
+    // name here.
     let above = "40 25 0:26 /../.. /sys/fs/cgroup rw - cgroup2 cgroup rw\n";
     assert_eq!(found(above, "0::/\n"), Err(WhyNot::OutOfSight { cgroup: "/".into() }));
 }
 
 #[test]
-fn escapes_in_mount_points_and_roots_are_undone_and_no_others() {
+fn only_octal_escapes_in_mount_points_and_roots_are_decoded() {
     let odd = "40 25 0:26 /a\\040b /mnt/x\\134y\\040z rw - cgroup2 cgroup rw\n";
     check(odd, "0::/a b/c\n", &["/mnt/x\\y z/c"]);
     assert_eq!(unescaped("\\04").as_deref(), Some("\\04"));
@@ -58,7 +55,7 @@ fn escapes_in_mount_points_and_roots_are_undone_and_no_others() {
 }
 
 #[test]
-fn a_writable_mount_is_tried_before_a_read_only_one_and_what_is_mounted_over_not_at_all() {
+fn read_write_mounts_come_first_and_covered_mounts_are_skipped() {
     let two = "40 25 0:26 / /one ro - cgroup2 cgroup rw\n41 25 0:26 / /two rw - cgroup2 cgroup rw\n";
     check(two, "0::/x\n", &["/two/x", "/one/x"]);
     let over = "40 25 0:26 / /m rw - cgroup2 cgroup rw\n41 40 0:26 /x /m ro - cgroup2 cgroup rw\n";
@@ -66,15 +63,15 @@ fn a_writable_mount_is_tried_before_a_read_only_one_and_what_is_mounted_over_not
 }
 
 #[test]
-fn without_version_2_there_is_none_and_the_reason_is_said() {
-    assert_eq!(found(UNIFIED, "8:pids:/\n"), Err(WhyNot::NoneOfOurs));
+fn without_cgroup_v2_the_reason_is_returned() {
+    assert_eq!(found(UNIFIED, "8:pids:/\n"), Err(WhyNot::ForeignProcess));
     assert_eq!(found("", "0::/\n"), Err(WhyNot::NotMounted));
     assert_eq!(found("22 1 0:20 / /proc rw - cgroup x rw,pids\n", "0::/\n"), Err(WhyNot::NotMounted));
     assert_eq!(found(UNIFIED, "0::/gone (deleted)\n"), Err(WhyNot::Removed));
 }
 
 #[test]
-fn nonsense_is_no_mount() {
+fn an_invalid_line_is_no_mount() {
     for line in
         ["", " - cgroup2", "1 2 3 - cgroup2 x rw", "1 2 3 / - cgroup2 x rw", "1 2 3 / /m - cgroup2 x rw"]
     {
@@ -87,7 +84,7 @@ fn level(path: &str) -> Level {
     Level { path, kind: Kind::Domain, delegated: false, may_create: true, has_processes: false }
 }
 
-/// We are in the first.
+/// This process is in the first level.
 fn judged(systemd: bool, mut levels: Vec<Level>) -> Result<(String, Option<String>), WhyNot> {
     levels[0].has_processes = true;
     let base = judge(&Facts { switched_off: false, managed_by_systemd: systemd, levels })?;
@@ -100,7 +97,7 @@ fn not_delegated(unit: &str) -> Result<(String, Option<String>), WhyNot> {
 }
 
 #[test]
-fn nothing_that_systemd_manages_is_used_unless_it_was_delegated() {
+fn a_cgroup_of_systemd_is_used_only_if_it_is_delegated() {
     let root = || Level { kind: Kind::Root, ..level("/c") };
     assert_eq!(
         judged(true, vec![level("/c/system.slice/bot.service"), level("/c/system.slice"), root()]),
@@ -113,7 +110,7 @@ fn nothing_that_systemd_manages_is_used_unless_it_was_delegated() {
 }
 
 #[test]
-fn what_was_delegated_to_the_users_systemd_was_not_delegated_to_its_services() {
+fn delegation_to_the_users_systemd_is_no_delegation_to_its_services() {
     let of = |own: &str| {
         let user = Level { delegated: true, ..level("/c/user@1.service") };
         judged(true, vec![level(own), level("/c/user@1.service/app.slice"), user])
@@ -123,7 +120,7 @@ fn what_was_delegated_to_the_users_systemd_was_not_delegated_to_its_services() {
 }
 
 #[test]
-fn below_a_delegated_unit_a_bot_in_a_subgroup_has_room_for_limits_up_to_the_unit_and_not_above() {
+fn limits_are_possible_up_to_the_delegated_unit_and_not_above_it() {
     let unit = || Level { delegated: true, ..level("/c/bot.service") };
     let levels = vec![level("/c/bot.service/main"), unit(), level("/c")];
     assert_eq!(judged(true, levels), Ok(("/c/bot.service/main".into(), Some("/c/bot.service".into()))));
@@ -132,18 +129,18 @@ fn below_a_delegated_unit_a_bot_in_a_subgroup_has_room_for_limits_up_to_the_unit
 }
 
 #[test]
-fn without_systemd_whoever_may_write_may() {
+fn without_systemd_write_permission_is_enough() {
     assert_eq!(judged(false, vec![level("/c")]), Ok(("/c".into(), None)));
     let root = Level { kind: Kind::Root, ..level("/c") };
     assert_eq!(judged(false, vec![root]), Ok(("/c".into(), Some("/c".into()))));
     let shut = Level { may_create: false, ..level("/c") };
     assert_eq!(judged(false, vec![shut.clone()]), Err(WhyNot::NotWritable { dir: "/c".into() }));
-    // Room in a directory that is not ours is no room.
+    // A parent without write permission cannot be used for limits.
     assert_eq!(judged(false, vec![level("/c/bot"), shut]), Ok(("/c/bot".into(), None)));
 }
 
 #[test]
-fn never_in_a_threaded_cgroup_and_never_when_switched_off() {
+fn a_threaded_cgroup_and_the_switch_off_both_refuse() {
     let threaded = Level { kind: Kind::Other, ..level("/c") };
     assert_eq!(judged(false, vec![threaded]), Err(WhyNot::Threaded { dir: "/c".into() }));
     let facts = Facts { switched_off: true, managed_by_systemd: false, levels: vec![level("/c")] };
@@ -151,11 +148,11 @@ fn never_in_a_threaded_cgroup_and_never_when_switched_off() {
 }
 
 #[test]
-fn every_reason_is_a_sentence_that_says_what_to_do() {
+fn every_reason_says_what_to_do() {
     for (why, what) in [
         (WhyNot::SwitchedOff, SWITCH),
         (WhyNot::NotMounted, "mount"),
-        (WhyNot::NoneOfOurs, "kernel"),
+        (WhyNot::ForeignProcess, "kernel"),
         (WhyNot::Removed, "restart"),
         (WhyNot::OutOfSight { cgroup: "/x".into() }, "namespace"),
         (WhyNot::Threaded { dir: "/x".into() }, "start the bot in another"),
@@ -167,7 +164,7 @@ fn every_reason_is_a_sentence_that_says_what_to_do() {
 }
 
 #[test]
-fn what_is_not_understood_is_not_taken_for_empty() {
+fn an_invalid_events_file_does_not_count_as_empty() {
     for (events, expected) in [
         ("populated 1\nfrozen 0\n", Some(true)),
         ("frozen 0\npopulated 0\n", Some(false)),
@@ -182,13 +179,13 @@ fn what_is_not_understood_is_not_taken_for_empty() {
 }
 
 #[test]
-fn a_unit_is_its_managers_also_where_that_is_out_of_sight() {
+fn a_systemd_unit_is_respected_even_if_systemd_is_not_visible() {
     let levels = || vec![level("/c/system.slice/docker-1.scope"), level("/c/system.slice"), level("/c")];
     assert_eq!(judged(false, levels()), not_delegated("docker-1.scope"));
 }
 
 #[test]
-fn a_bot_inside_a_run_gets_no_limits_of_its_own_above_that_run() {
+fn a_bot_inside_a_run_gets_no_limits_above_that_run() {
     let run = "/c/spawn-owned-7-8-9";
     let levels = || vec![level(run), Level { kind: Kind::Root, ..level("/c") }];
     assert_eq!(judged(false, levels()), Ok((run.into(), None)));

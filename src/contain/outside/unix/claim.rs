@@ -1,24 +1,26 @@
-//! Who belongs to a run, according to one look. Pure: a scan in, claims out.
+//! Decides which processes of a scan belong to a run. Pure: a scan in, claims out.
 
 use std::collections::{HashMap, HashSet};
 
-use super::scan::{Row, Scan};
+use super::scan::Scan;
 use super::{GroupState, Target};
 use crate::contain::tree;
 use crate::identity::stat::Stat;
 use crate::identity::{ProcessRef, State};
 
-/// What makes a process the run's.
+/// Why a process belongs to the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Proof {
-    /// It is known by its identity, or carries the run's id.
+    /// Its identity is known, or it carries the run's key.
     Itself,
     /// It is in the run's cgroup.
     InCgroup,
-    /// It is in the run's group, which is the run's because of the witness.
+    /// It is in the run's group. The witness proves that the group is the run's.
     Group { witness: i32 },
-    /// It is a child of one that is the run's.
+    /// It is a child of a member.
     ChildOf(i32),
+    /// It is a keeper or zygote of a bot inside the run: the parent of a member.
+    HelperAbove(i32),
 }
 
 #[derive(Debug)]
@@ -27,24 +29,26 @@ pub(super) struct Claim<'a> {
     pub proof: Proof,
 }
 
-/// Processes by their identity: number and start token, here and now.
+/// Processes by identity: PID and start token, valid for this boot and PID namespace.
 pub(super) type Known = HashMap<i32, u64>;
 
-/// Everybody who is alive and belongs to the run. Whoever a proof refers to comes before it.
+/// Returns every living process that belongs to the run. A process that a proof refers to comes
+/// before it in the list.
 ///
-/// The group is the run's if the living root has led it, or if one that is the run's by itself is in it: then its number has not
-/// been given to anybody else since. Without such a witness a group with the root's number may be a stranger's, and if somebody
-/// else has that number, it is.
+/// The group is the run's if the living root leads it, or if a process that belongs to the run by
+/// itself is in it. Such a witness shows that the group has existed without a break, so its ID was
+/// not reused. Without a witness, a group with the root's PID may be another one. If another
+/// process has that PID, it is another one.
 ///
-/// `inside` are those in the run's cgroup, wherever else they went. Whatever descends from a member is a member. `known` are those that were proven before: they are the run's even if what
-/// has proven it is gone.
+/// `inside` are the processes in the run's cgroup. All descendants of members are members. `known`
+/// are processes that were proven before: they belong to the run even if that proof is gone.
 pub(super) fn ours<'a>(scan: &'a Scan, target: &Target, known: &Known, inside: &[i32]) -> Vec<Claim<'a>> {
     let mut claims = Claims::default();
-    if target.root.without_a_look().is_some() {
+    if target.root.state_without_lookup().is_some() {
         return claims.list;
     }
     claims.add_all(by_themselves(scan, target, known), Proof::Itself);
-    // A group that we are in, or our ancestors, holds more than the run.
+    // If this process or an ancestor is in the group, the group contains more than the run.
     if let Some(witness) = witness(target, &claims.list).filter(|_| !scan.is_shared(target.root.pid)) {
         claims.add_all(group(scan, target), Proof::Group { witness });
     }
@@ -53,14 +57,17 @@ pub(super) fn ours<'a>(scan: &'a Scan, target: &Target, known: &Known, inside: &
     while let Some(parent) = claims.list.get(next).map(|claim| claim.stat) {
         let children = scan.children(parent.pid).filter(|child| tree::is_child(child, parent));
         claims.add_all(children, Proof::ChildOf(parent.pid));
+        // A helper is claimed with its last child: only then are all its children claimed.
+        let helper = nested_helper(scan, target, parent, &claims.pids);
+        claims.add_all(helper.into_iter(), Proof::HelperAbove(parent.pid));
         next += 1;
     }
     claims.list
 }
 
-/// What is to be said of the run's group, see [`GroupState`].
+/// Returns the state of the run's group, see [`GroupState`].
 pub(super) fn group_state(scan: &Scan, target: &Target) -> GroupState {
-    match target.root.without_a_look() {
+    match target.root.state_without_lookup() {
         Some(State::Unknown) => return GroupState::Unproven,
         Some(_) => return GroupState::Empty,
         None => {}
@@ -76,52 +83,59 @@ pub(super) fn group_state(scan: &Scan, target: &Target) -> GroupState {
     }
 }
 
-/// The root, those known by their identity, and the carriers of the cookie.
+/// The processes that belong to the run by themselves: the root, known identities, and carriers of
+/// the key. A carrier that is older than the root cannot have inherited the key, so it is no
+/// member.
 fn by_themselves<'a>(scan: &'a Scan, target: &Target, known: &Known) -> impl Iterator<Item = &'a Stat> {
     let known = known.iter().map(|(&pid, &start)| ProcessRef::known(pid, start));
     let known: Vec<_> = known.filter_map(|process| scan.find(&process)).collect();
-    let carriers = target.run_id.into_iter().flat_map(|run_id| {
-        let carriers = scan.carriers(run_id).filter(move |row| !is_kept_by_another(scan, row, run_id));
-        carriers.map(|row| &row.stat)
-    });
-    let carriers: Vec<_> = carriers.collect();
+    let carriers = target.cookie_key.into_iter().flat_map(|key| scan.carriers(key));
+    let carriers: Vec<_> = carriers.filter(|stat| stat.start >= target.root.start).collect();
     let recorded = target.members.iter().filter_map(|member| scan.find(member));
     let recorded: Vec<_> =
         recorded.filter(|stat| is_group_possible(scan, target) && target.has_in_group(stat)).collect();
     scan.find(target.root).into_iter().chain(known).chain(carriers).chain(recorded)
 }
 
-/// This run has lost its keeper. A carrier that has one, which is not itself part of the run, belongs to another bot that has
-/// chosen the same run id. Our own keeper, if we are an owned run ourselves, is above everything here and says nothing. Nor does one that
-/// is dead or about to be: the run's own may not have given its children away yet when its socket tells of its end.
-fn is_kept_by_another(scan: &Scan, carrier: &Row, run_id: &str) -> bool {
-    let carries = |row: &Row| row.runs.iter().any(|id| id == run_id);
-    let is_going = |stat: &Stat| stat.is_dead() || stat.exiting;
-    let keeps = |row: &Row| {
-        row.stat.comm == crate::keeper::NAME
-            && !is_going(&row.stat)
-            && !carries(row)
-            && !scan.is_above_us(row.stat.pid)
-    };
-    scan.line(carrier).any(keeps)
+/// Returns the keeper or zygote above a member, if it belongs to a bot inside the run.
+///
+/// Without privileges its environment cannot be read, so its position proves it. All ancestors of
+/// the root are older than the root. So an ancestor of a member that is younger than the root is
+/// below the root. Only helpers count: a server of another session may have started a carrier for
+/// the run, and is also younger.
+///
+/// All living children of the helper must be claimed already. A command of another bot may have
+/// copied a member's environment. That must not lead to the other bot's keepers and zygote, and so
+/// to all its runs. A helper that is not claimed for this reason ends with its bot.
+fn nested_helper<'a>(
+    scan: &'a Scan,
+    target: &Target,
+    member: &Stat,
+    claimed: &HashSet<i32>,
+) -> Option<&'a Stat> {
+    target.cookie_key?;
+    let helper = scan.hidden_helper_above(member).filter(|helper| helper.start > target.root.start)?;
+    scan.are_all_children_in(helper.pid, claimed).then_some(helper)
 }
 
-/// Who is in the group that may be the run's.
+/// Members of the group that may be the run's.
 fn group<'a>(scan: &'a Scan, target: &Target) -> impl Iterator<Item = &'a Stat> {
     let is_possible = is_group_possible(scan, target);
     scan.group(target.root.pid).filter(move |stat| is_possible && target.has_in_group(stat))
 }
 
-/// The kernel does not give out a number while a group has it. So when somebody else has the root's, even if only as a zombie,
-/// the run's group had come to its end before, and one with that number is theirs.
+/// Returns whether the run's group can still exist. The kernel does not reuse a PID while a group
+/// has it as ID. So if another process has the root's PID, even as a zombie, the run's group ended
+/// before, and a group with that ID is not the run's.
 fn is_group_possible(scan: &Scan, target: &Target) -> bool {
     target.leads_group && scan.holder(target.root.pid).is_none_or(|stat| stat.start == target.root.start)
 }
 
-/// One who vouches for the group, among those that are the run's by themselves.
+/// Returns the PID of a process that proves the group, among those that belong to the run by
+/// themselves.
 fn witness(target: &Target, claims: &[Claim]) -> Option<i32> {
-    let vouches = |stat: &Stat| stat.pid == target.root.pid || target.has_in_group(stat);
-    claims.iter().map(|claim| claim.stat).find(|stat| vouches(stat)).map(|stat| stat.pid)
+    let is_witness = |stat: &Stat| stat.pid == target.root.pid || target.has_in_group(stat);
+    claims.iter().map(|claim| claim.stat).find(|stat| is_witness(stat)).map(|stat| stat.pid)
 }
 
 #[derive(Default)]
@@ -142,10 +156,12 @@ impl<'a> Claims<'a> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::scan::Row;
     use super::*;
+    use crate::contain::cookie::Carried;
 
-    /// A process that started at 5, below somebody unknown.
-    fn row(pid: i32, pgrp: i32, state: char, runs: &[&str]) -> Row {
+    /// A process that started at 5. Its parent is not in the scan.
+    fn row(pid: i32, pgrp: i32, state: char, keys: &[&str]) -> Row {
         Row {
             stat: Stat {
                 pid,
@@ -158,12 +174,12 @@ mod tests {
                 start: 5,
                 ..Stat::default()
             },
-            runs: runs.iter().map(|&run| run.to_owned()).collect(),
+            carried: Carried::Keys(keys.iter().map(|&key| key.to_owned()).collect()),
         }
     }
 
-    fn child(pid: i32, ppid: i32, comm: &str, runs: &[&str]) -> Row {
-        let mut row = row(pid, pid, 'S', runs);
+    fn child(pid: i32, ppid: i32, comm: &str, keys: &[&str]) -> Row {
+        let mut row = row(pid, pid, 'S', keys);
         (row.stat.ppid, row.stat.comm) = (ppid, comm.into());
         row
     }
@@ -173,11 +189,18 @@ mod tests {
         row
     }
 
-    /// Asks about the process 100 that started at 5: as a run `r` that was spawned, or as one that was registered.
+    fn hidden(mut row: Row) -> Row {
+        row.carried = Carried::Hidden;
+        row
+    }
+
+    /// A question about process 100, which started at 5: a spawned run with the key `r`, or a
+    /// registered process.
     struct Question {
         root: ProcessRef,
         leads_group: bool,
-        run_id: Option<&'static str>,
+        spawned: bool,
+        cookie_key: Option<&'static str>,
         members: Vec<ProcessRef>,
         known: Known,
         inside: Vec<i32>,
@@ -190,7 +213,8 @@ mod tests {
         Question {
             root,
             leads_group: true,
-            run_id: Some("r"),
+            spawned: true,
+            cookie_key: Some("r"),
             members: Vec::new(),
             known,
             inside,
@@ -199,7 +223,7 @@ mod tests {
     }
 
     fn registered() -> Question {
-        Question { run_id: None, ..spawned() }
+        Question { spawned: false, cookie_key: None, ..spawned() }
     }
 
     impl Question {
@@ -209,8 +233,8 @@ mod tests {
         }
 
         fn ask(&self, rows: Vec<Row>) -> (Vec<i32>, GroupState) {
-            let Self { root, leads_group, run_id, members, .. } = self;
-            let target = Target { root, leads_group: *leads_group, run_id: *run_id, members, cgroup: None };
+            let &Self { ref root, leads_group, spawned, cookie_key, ref members, .. } = self;
+            let target = Target { root, leads_group, spawned, cookie_key, members, cgroup: None };
             let scan = Scan::of(rows, self.off_limits.clone());
             let mut pids: Vec<_> =
                 ours(&scan, &target, &self.known, &self.inside).iter().map(|claim| claim.stat.pid).collect();
@@ -227,14 +251,14 @@ mod tests {
     use GroupState::{Empty, Ours, Unproven};
 
     #[test]
-    fn a_living_root_vouches_for_its_group() {
+    fn a_living_root_proves_its_group() {
         let rows = || vec![row(100, 100, 'S', &[]), row(101, 100, 'S', &[]), row(7, 7, 'S', &[])];
         check(&spawned(), rows(), &[100, 101], Ours);
         check(&registered(), rows(), &[100, 101], Ours);
     }
 
     #[test]
-    fn a_root_that_leads_no_group_takes_nobody_elses_along() {
+    fn a_root_that_leads_no_group_claims_no_group() {
         let question = Question { leads_group: false, ..registered() };
         let rows = vec![row(90, 90, 'S', &[]), row(100, 90, 'S', &[]), row(101, 90, 'S', &[])];
         check(&question.recorded(&[(101, 5)]), rows, &[100], Empty);
@@ -243,36 +267,37 @@ mod tests {
     }
 
     #[test]
-    fn a_group_with_a_recycled_number_is_left_alone() {
+    fn a_group_with_a_recycled_id_is_not_claimed() {
         for state in ['S', 'Z'] {
             let rows = vec![started(row(100, 100, state, &[]), 6), row(101, 100, 'S', &[])];
             check(&registered().recorded(&[(101, 5)]), rows, &[], Empty);
         }
-        // A carrier is the run's all the same, its group is not.
+        // A carrier belongs to the run, but its group does not.
         let rows =
             vec![started(row(100, 100, 'S', &[]), 6), row(101, 100, 'S', &["r"]), row(102, 100, 'S', &[])];
         check(&spawned(), rows, &[101], Empty);
     }
 
     #[test]
-    fn a_group_for_which_nobody_vouches_is_left_alone() {
+    fn a_group_without_a_witness_is_not_claimed() {
         let rows = || vec![row(101, 100, 'S', &[]), row(102, 100, 'S', &["other"])];
         check(&spawned(), rows(), &[], Unproven);
         check(&registered(), rows(), &[], Unproven);
-        // A zombie of the root is dead. It keeps its number, though, so the group is Unproven and not a stranger's.
+        // The root's zombie is dead, but keeps its PID. So the group is Unproven and cannot be
+        // another one.
         let mut rows = rows();
         rows.push(row(100, 100, 'Z', &[]));
         check(&registered(), rows, &[], Unproven);
     }
 
     #[test]
-    fn a_carrier_in_the_group_vouches_for_it_when_the_root_is_gone() {
+    fn a_carrier_in_the_group_proves_it_when_the_root_is_gone() {
         let rows = vec![row(101, 100, 'S', &["r"]), row(102, 100, 'S', &[])];
         check(&spawned(), rows, &[101, 102], Ours);
     }
 
     #[test]
-    fn a_recorded_member_vouches_for_the_group_while_it_is_in_it() {
+    fn a_recorded_member_proves_the_group_while_it_is_in_it() {
         let rows = || vec![row(101, 100, 'S', &[]), row(102, 100, 'S', &[])];
         check(&registered().recorded(&[(7, 5), (101, 5)]), rows(), &[101, 102], Ours);
         check(&spawned().recorded(&[(101, 5)]), rows(), &[101, 102], Ours);
@@ -283,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recycled_member_vouches_for_nobody() {
+    fn a_recycled_member_proves_nothing() {
         let rows = || vec![row(101, 100, 'S', &[]), row(102, 100, 'S', &[])];
         check(&registered().recorded(&[(101, 4)]), rows(), &[], Unproven);
         let mut before_the_boot = registered().recorded(&[(101, 5)]);
@@ -292,13 +317,13 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_carrier_vouches_for_nobody() {
+    fn a_dead_carrier_proves_nothing() {
         let rows = vec![row(101, 100, 'Z', &["r"]), row(102, 100, 'S', &[])];
         check(&spawned(), rows, &[], Unproven);
     }
 
     #[test]
-    fn a_group_in_another_session_is_not_that_of_a_spawned_run() {
+    fn a_group_in_another_session_is_not_the_group_of_a_spawned_run() {
         let rows = || {
             let mut row = row(102, 100, 'S', &[]);
             row.stat.session = 90;
@@ -309,38 +334,91 @@ mod tests {
     }
 
     #[test]
-    fn a_carrier_with_a_keeper_of_its_own_is_another_bots() {
-        let other = vec![
-            child(50, 2, "owned-keeper", &[]),
-            child(60, 50, "sh", &["r"]),
-            child(61, 60, "sleep", &["r"]),
-        ];
-        check(&spawned(), other, &[], Empty);
-        // A keeper that carries the id is that of a run within this run.
-        let nested = vec![child(50, 2, "owned-keeper", &["r"]), child(60, 50, "sh", &["r", "inner"])];
-        check(&spawned(), nested, &[50, 60], Empty);
+    fn a_carrier_belongs_to_the_run_whichever_keeper_is_above_it() {
+        let nested = || vec![child(50, 2, "owned-keeper", &["r"]), child(60, 50, "sh", &["r", "inner"])];
+        check(&spawned(), nested(), &[50, 60], Empty);
+        // The run's own keeper, which is not dead yet or has another version.
+        let own = vec![child(50, 2, "owned-keeper", &[]), child(60, 50, "sh", &["r"])];
+        check(&spawned(), own, &[60], Empty);
     }
 
     #[test]
-    fn a_carrier_whose_keeper_is_just_dying_is_ours() {
-        let going = |mut keeper: Row, state: char, exiting: bool| {
-            (keeper.stat.state, keeper.stat.exiting) = (state, exiting);
-            vec![keeper, child(60, 50, "sh", &["r"])]
+    fn a_carrier_that_is_older_than_the_root_is_no_member() {
+        let aged = |start| vec![started(row(200, 200, 'S', &["r"]), start)];
+        check(&spawned(), aged(4), &[], Empty);
+        check(&spawned(), aged(5), &[200], Empty);
+        check(&spawned(), aged(6), &[200], Empty);
+        // It does not prove the group either.
+        let rows = vec![started(row(101, 100, 'S', &["r"]), 4), row(102, 100, 'S', &[])];
+        check(&spawned(), rows, &[], Unproven);
+    }
+
+    #[test]
+    fn without_a_key_no_process_is_a_member_because_of_its_cookie() {
+        let old = Question { cookie_key: None, ..spawned() };
+        check(&old, vec![row(200, 200, 'S', &["r"]), row(201, 201, 'S', &[""])], &[], Empty);
+        check(&old, vec![row(101, 100, 'S', &["r"]), row(102, 100, 'S', &[])], &[], Unproven);
+        check(&old, vec![row(100, 100, 'S', &[]), row(102, 100, 'S', &[])], &[100, 102], Ours);
+    }
+
+    #[test]
+    fn helpers_of_a_bot_inside_the_run_are_found_through_their_children() {
+        let helpers = |start, comm| {
+            let zygote = started(hidden(child(50, 2, comm, &[])), start);
+            let keeper = started(hidden(child(51, 50, comm, &[])), start);
+            vec![zygote, keeper, started(child(60, 51, "sh", &["r"]), 9)]
         };
-        let keeper = || child(50, 2, "owned-keeper", &[]);
-        check(&spawned(), going(keeper(), 'R', true), &[60], Empty);
-        check(&spawned(), going(keeper(), 'Z', true), &[60], Empty);
-        check(&spawned(), going(keeper(), 'S', false), &[], Empty);
+        check(&spawned(), helpers(8, "owned-keeper"), &[50, 51, 60], Empty);
+        // The run's own helpers started before its root or at the same time.
+        check(&spawned(), helpers(4, "owned-keeper"), &[60], Empty);
+        check(&spawned(), helpers(5, "owned-keeper"), &[60], Empty);
+        // Other programs that start a process for the run are no members.
+        check(&spawned(), helpers(8, "tmux: server"), &[60], Empty);
+        // A helper whose environment shows that it is no member.
+        let mut seen = helpers(8, "owned-keeper");
+        seen[1].carried = Carried::Keys(Vec::new());
+        check(&spawned(), seen, &[60], Empty);
     }
 
     #[test]
-    fn a_carrier_elsewhere_is_ours_but_its_group_is_not() {
+    fn a_helper_is_not_claimed_if_only_some_of_its_children_are() {
+        let at_8 = |row| started(row, 8);
+        let helper = |pid, ppid| at_8(hidden(child(pid, ppid, "owned-keeper", &[])));
+        let command = |pid, ppid, keys: &[&str]| at_8(child(pid, ppid, "sh", keys));
+        // Another bot's keeper. One of its two children has copied a member's environment.
+        let keeper = |second: Row| vec![helper(50, 2), helper(51, 50), command(60, 51, &["r"]), second];
+        check(&spawned(), keeper(command(61, 51, &[])), &[60], Empty);
+        check(&spawned(), keeper(command(61, 51, &["other"])), &[60], Empty);
+        check(&spawned(), keeper(hidden(command(61, 51, &[]))), &[60], Empty);
+        let above_us = Question { off_limits: HashSet::from([61]), ..spawned() };
+        check(&above_us, keeper(command(61, 51, &["r"])), &[60], Empty);
+        // The keeper of a bot inside the run. Each of its children is claimed for another reason,
+        // or dead.
+        check(&spawned(), keeper(command(61, 51, &["r"])), &[50, 51, 60, 61], Empty);
+        let known = Question { known: Known::from([(61, 8)]), ..spawned() };
+        check(&known, keeper(command(61, 51, &[])), &[50, 51, 60, 61], Empty);
+        let mut dead = command(61, 51, &[]);
+        dead.stat.state = 'Z';
+        check(&spawned(), keeper(dead), &[50, 51, 60], Empty);
+
+        // A zygote with two keepers.
+        let zygote = |keys: &[&str]| {
+            let keepers = [helper(50, 2), helper(51, 50), helper(52, 50)];
+            keepers.into_iter().chain([command(60, 51, &["r"]), command(61, 52, keys)]).collect()
+        };
+        check(&spawned(), zygote(&[]), &[51, 60], Empty);
+        check(&spawned(), zygote(&["other"]), &[51, 60], Empty);
+        check(&spawned(), zygote(&["r"]), &[50, 51, 52, 60, 61], Empty);
+    }
+
+    #[test]
+    fn a_carrier_in_another_group_is_a_member_but_its_group_is_not() {
         let rows = vec![row(200, 200, 'S', &["r"]), row(201, 200, 'S', &[])];
         check(&spawned(), rows, &[200], Empty);
     }
 
     #[test]
-    fn whoever_descends_from_a_member_is_one() {
+    fn a_descendant_of_a_member_is_a_member() {
         let rows = || {
             vec![
                 child(101, 100, "x", &[]),
@@ -354,15 +432,15 @@ mod tests {
     }
 
     #[test]
-    fn nobody_descends_from_a_recycled_number() {
+    fn a_recycled_parent_pid_proves_no_descent() {
         let younger = vec![started(row(100, 100, 'S', &[]), 5), started(child(101, 100, "x", &[]), 4)];
         check(&registered(), younger, &[100], Ours);
-        let stranger = vec![started(row(100, 100, 'S', &[]), 6), started(child(101, 100, "x", &[]), 7)];
-        check(&registered(), stranger, &[], Empty);
+        let recycled = vec![started(row(100, 100, 'S', &[]), 6), started(child(101, 100, "x", &[]), 7)];
+        check(&registered(), recycled, &[], Empty);
     }
 
     #[test]
-    fn one_that_was_proven_before_stays_known_and_so_does_what_descends_from_it() {
+    fn a_process_that_was_proven_before_stays_a_member_and_so_do_its_descendants() {
         let rows = || vec![child(101, 2, "x", &[]), child(102, 101, "x", &[]), row(103, 100, 'S', &[])];
         let known =
             |pairs: &[(i32, u64)]| Question { known: pairs.iter().copied().collect(), ..registered() };
@@ -371,25 +449,25 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_in_the_cgroup_is_the_runs_and_so_is_what_it_has_started() {
+    fn processes_in_the_cgroup_and_their_descendants_are_members() {
         let inside = |inside: &[i32]| Question { inside: inside.to_vec(), ..spawned() };
         let rows = || vec![row(200, 200, 'S', &[]), child(201, 200, "x", &[]), row(300, 300, 'S', &[])];
         check(&inside(&[200]), rows(), &[200, 201], Empty);
         check(&inside(&[]), rows(), &[], Empty);
-        // Gone since the scan was taken, or come after it, or dead.
+        // Exited since the scan, started after it, or dead.
         check(&inside(&[400]), rows(), &[], Empty);
         check(&inside(&[200]), vec![row(200, 200, 'Z', &[])], &[], Empty);
     }
 
     #[test]
-    fn one_in_the_cgroup_does_not_vouch_for_a_group_that_is_not_the_roots() {
+    fn a_process_in_the_cgroup_does_not_prove_another_group() {
         let question = Question { inside: vec![200], ..spawned() };
         let rows = vec![row(200, 200, 'S', &[]), row(201, 200, 'S', &[]), row(102, 100, 'S', &[])];
         check(&question, rows, &[200], Unproven);
     }
 
     #[test]
-    fn we_our_ancestors_and_init_are_nobodys_members_and_prove_nothing() {
+    fn this_process_its_ancestors_and_init_are_never_members_and_prove_nothing() {
         for pid in [1, 100] {
             let root = ProcessRef::known(pid, 5);
             let question = Question { root, off_limits: HashSet::from([100]), ..registered() };
@@ -403,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_left_from_another_boot_and_nothing_is_known_of_another_namespace() {
+    fn a_run_from_another_boot_has_no_members_and_one_from_another_namespace_is_unproven() {
         let rows = || vec![row(100, 100, 'S', &["r"]), row(101, 100, 'S', &["r"])];
         let mut question = spawned();
         question.root.boot = "another".into();
@@ -414,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_of_stale_links_ends() {
+    fn a_loop_of_stale_parent_links_ends() {
         let rows = vec![child(50, 60, "x", &["r"]), child(60, 50, "x", &["r"])];
         check(&spawned(), rows, &[50, 60], Empty);
     }

@@ -1,4 +1,5 @@
-//! Real processes. Liveness is judged by the end of a pipe that they hold, and by how they have ended.
+//! Tests with real processes. A process is alive while it holds the pipe open; its exit status
+//! shows how it ended.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::AsFd;
@@ -13,14 +14,14 @@ use crate::contain::cookie;
 const SHORT: Duration = Duration::from_millis(200);
 const LONG: Duration = Duration::from_secs(10);
 
-/// `sh -c script` whose standard input, output and group are the test's business.
+/// `sh -c script` with piped input and output, in the given process group.
 fn sh(script: &str, group: i32) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(group);
     command
 }
 
-/// A tree, and the pipe that every process of it holds.
+/// A tree, and the pipe that each of its processes holds.
 struct Tree {
     child: Child,
     pipe: BufReader<ChildStdout>,
@@ -33,8 +34,8 @@ impl Tree {
         Self { child, pipe }
     }
 
-    /// The process of which the tree tells the number.
-    fn told(&mut self) -> ProcessRef {
+    /// Reads a PID that the tree prints, and returns that process.
+    fn read_process(&mut self) -> ProcessRef {
         let mut line = String::new();
         self.pipe.read_line(&mut line).unwrap();
         ProcessRef::capture(line.trim().parse().unwrap()).unwrap()
@@ -44,84 +45,90 @@ impl Tree {
         ProcessRef::capture(self.child.id().cast_signed()).unwrap()
     }
 
-    /// Lets the root end by itself, and reaps it.
-    fn lose_root(&mut self) {
+    /// Waits until the root exits at its end of input, and reaps it.
+    fn end_root(&mut self) {
         drop(self.child.stdin.take());
         assert!(self.child.wait().unwrap().success());
     }
 
-    /// Nobody holds the pipe any more. All that was written to it was read, so there is nothing else to be told.
+    /// Checks that no process holds the pipe any more. All output was read before, so the read
+    /// returns 0.
     fn assert_extinct(mut self) {
         let mut fds = [PollFd::new(self.pipe.get_ref().as_fd(), PollFlags::POLLIN)];
-        assert_eq!(poll(&mut fds, PollTimeout::try_from(LONG).unwrap()), Ok(1), "somebody is alive");
+        assert_eq!(poll(&mut fds, PollTimeout::try_from(LONG).unwrap()), Ok(1), "a process is alive");
         assert_eq!(self.pipe.read_to_end(&mut Vec::new()).unwrap(), 0);
         let _ = self.child.wait();
     }
 }
 
 fn registered(root: &ProcessRef, leads_group: bool) -> Target<'_> {
-    Target { root, leads_group, run_id: None, members: &[], cgroup: None }
+    Target { root, leads_group, spawned: false, cookie_key: None, members: &[], cgroup: None }
+}
+
+/// The end of a tree of which at least one process was alive and none is left.
+fn found(force: Force) -> Ended {
+    Ended { force, ..Ended::new(Ending::KeeperLost) }
 }
 
 #[test]
-fn a_root_that_leads_no_group_is_ended_without_the_others_in_its_group() {
+fn a_root_that_leads_no_group_is_ended_without_the_rest_of_its_group() {
     let mut leader = Command::new("cat").stdin(Stdio::piped()).process_group(0).spawn().unwrap();
     let group = leader.id().cast_signed();
     let mut bystander = Command::new("cat").stdin(Stdio::piped()).process_group(group).spawn().unwrap();
     let mut root = Tree::start(&mut sh("sleep 300 & echo $!; read line", group));
-    root.told();
+    root.read_process();
     let process = root.root();
-    let ended = end_tree(&registered(&process, false), libc::SIGTERM, LONG, LONG);
-    assert_eq!(ended, Ended { found: true, survivors: Vec::new(), signalled: 2 });
+    let (ended, signalled) = end_and_count(&registered(&process, false), libc::SIGTERM, LONG, LONG);
+    assert_eq!((ended, signalled), (found(Force::Signal), 2));
     assert_eq!(root.child.wait().unwrap().signal(), Some(libc::SIGTERM));
     root.assert_extinct();
     for child in [&mut leader, &mut bystander] {
         drop(child.stdin.take());
-        assert!(child.wait().unwrap().success(), "ended by its end of input, not by a signal");
+        assert!(child.wait().unwrap().success(), "it exits at its end of input, not by a signal");
     }
 }
 
 #[test]
-fn a_descendant_that_has_left_the_group_is_ended_though_its_parent_dies_first() {
+fn a_descendant_that_left_the_group_is_ended_although_its_parent_dies_first() {
     let stubborn = "trap '' TERM; echo $$; exec sleep 300";
     let mut tree =
         Tree::start(&mut sh(&format!("setsid sh -c \"{}\" & wait", stubborn.replace('$', "\\$")), 0));
-    let descendant = tree.told();
+    let descendant = tree.read_process();
     assert_eq!(read_stat(descendant.pid).unwrap().session, descendant.pid);
     let root = tree.root();
-    let ended = end_tree(&registered(&root, true), libc::SIGTERM, SHORT, LONG);
-    assert_eq!(ended, Ended { found: true, survivors: Vec::new(), signalled: 2 });
-    assert_eq!(tree.child.wait().unwrap().signal(), Some(libc::SIGTERM), "it died before its descendant");
+    let (ended, signalled) = end_and_count(&registered(&root, true), libc::SIGTERM, SHORT, LONG);
+    assert_eq!((ended, signalled), (found(Force::Kill), 2));
+    assert_eq!(tree.child.wait().unwrap().signal(), Some(libc::SIGTERM), "it dies before its descendant");
     tree.assert_extinct();
 }
 
 const TWO_THAT_STAY: &str = "sleep 300 & sleep 300 & echo $!; read line; exit 0";
 
 #[test]
-fn a_group_without_its_root_is_ended_if_a_recorded_member_vouches() {
+fn a_group_without_its_root_is_ended_if_a_recorded_member_proves_it() {
     let mut tree = Tree::start(&mut sh(TWO_THAT_STAY, 0));
-    let (root, members) = (tree.root(), [tree.told()]);
-    tree.lose_root();
+    let (root, members) = (tree.root(), [tree.read_process()]);
+    tree.end_root();
     let target = Target { members: &members, ..registered(&root, true) };
     assert_eq!(Scan::take().unwrap().group_state(&target), GroupState::Ours);
     assert_eq!(Scan::take().unwrap().living(&target).unwrap().len(), 2);
-    let ended = end_tree(&target, libc::SIGTERM, LONG, LONG);
-    assert_eq!(ended, Ended { found: true, survivors: Vec::new(), signalled: 2 });
+    let (ended, signalled) = end_and_count(&target, libc::SIGTERM, LONG, LONG);
+    assert_eq!((ended, signalled), (found(Force::Signal), 2));
     tree.assert_extinct();
     assert_eq!(Scan::take().unwrap().group_state(&target), GroupState::Empty);
 }
 
 #[test]
-fn a_group_without_its_root_is_left_alone_if_nobody_vouches() {
+fn a_group_without_its_root_is_not_signalled_without_proof() {
     let mut tree = Tree::start(&mut sh(TWO_THAT_STAY, 0));
-    let (root, member) = (tree.root(), tree.told());
-    tree.lose_root();
+    let (root, member) = (tree.root(), tree.read_process());
+    tree.end_root();
     let recycled = [ProcessRef { start: member.start - 1, ..member.clone() }];
     for members in [&[], &recycled[..]] {
         let target = Target { members, ..registered(&root, true) };
         assert_eq!(Scan::take().unwrap().group_state(&target), GroupState::Unproven);
-        let ended = end_tree(&target, SIGKILL, Duration::ZERO, LONG);
-        assert_eq!(ended, Ended { found: false, survivors: Vec::new(), signalled: 0 });
+        let (ended, signalled) = end_and_count(&target, SIGKILL, Duration::ZERO, LONG);
+        assert_eq!((ended, signalled), (Ended::new(Ending::AlreadyEnded), 0));
         assert_eq!(member.state(), State::Alive);
     }
     let members = [member];
@@ -130,67 +137,70 @@ fn a_group_without_its_root_is_left_alone_if_nobody_vouches() {
 }
 
 #[test]
-fn a_run_without_its_root_is_found_by_its_cookie_and_by_one_look_for_many() {
-    let run_id = format!("outside-{}", std::process::id());
-    // One carrier leaves the session, one process clears its environment and stays a child of the other carrier.
+fn a_run_without_its_root_is_found_by_its_cookie_and_one_scan_serves_many_runs() {
+    let key = cookie::new_key();
+    // One carrier leaves the session. Another process clears its environment and stays a child of
+    // the other carrier.
     let script = "setsid sleep 300 & sh -c 'env -i sleep 300 & echo $!; wait' & read line; exit 0";
-    let mut tree = Tree::start(sh(script, 0).env(cookie::VARIABLE, &run_id));
+    let mut tree = Tree::start(sh(script, 0).env(cookie::VARIABLE, cookie::append("", "r", &key)));
     let root = tree.root();
-    let cleared = tree.told();
-    tree.lose_root();
-    let target = Target::spawned(&root, &run_id);
+    let cleared = tree.read_process();
+    tree.end_root();
+    let target = Target::spawned(&root, Some(&key));
     let scan = Scan::take().unwrap();
     let seen = scan.living(&target).unwrap();
     assert!(seen.len() == 3 && seen.contains(&cleared), "{seen:?}");
-    assert_eq!(scan.living(&Target::spawned(&root, "another")).unwrap(), []);
-    let ended = end_tree(&target, libc::SIGTERM, LONG, LONG);
-    assert_eq!((ended.found, ended.survivors), (true, Vec::new()));
-    // The shell goes by itself when its only child is gone, and may be faster than its signal.
-    assert!((2..=3).contains(&ended.signalled));
+    for other in [None, Some("r"), Some(cookie::new_key().as_str())] {
+        assert_eq!(scan.living(&Target::spawned(&root, other)).unwrap(), []);
+    }
+    let (ended, signalled) = end_and_count(&target, libc::SIGTERM, LONG, LONG);
+    assert_eq!(ended, found(Force::Signal));
+    // The shell exits when its only child is gone, perhaps before it is signalled.
+    assert!((2..=3).contains(&signalled));
     tree.assert_extinct();
 }
 
 #[test]
-fn members_that_ignore_the_signal_or_are_stopped_are_killed() {
+fn members_that_ignore_the_signal_or_are_stopped_are_killed_after_the_grace_period() {
     let mut tree = Tree::start(&mut sh("trap '' TERM; sleep 300 & echo $!; kill -STOP $!; wait", 0));
-    tree.told();
+    tree.read_process();
     let root = tree.root();
-    let ended = end_tree(&registered(&root, true), libc::SIGTERM, SHORT, LONG);
-    assert_eq!(ended, Ended { found: true, survivors: Vec::new(), signalled: 2 });
+    let (ended, signalled) = end_and_count(&registered(&root, true), libc::SIGTERM, SHORT, LONG);
+    assert_eq!((ended, signalled), (found(Force::Kill), 2));
     assert_eq!(tree.child.wait().unwrap().signal(), Some(SIGKILL));
     tree.assert_extinct();
 }
 
 #[test]
-fn a_tree_that_forks_while_it_is_killed_leaves_nothing() {
+fn a_tree_that_forks_while_it_is_killed_leaves_no_process() {
     let forks = "echo $$; i=0; while [ $i -lt 200 ]; do setsid sleep 300 & i=$((i+1)); done; wait";
     let mut tree = Tree::start(&mut sh(forks, 0));
-    tree.told();
+    tree.read_process();
     let root = tree.root();
     let ended = end_tree(&registered(&root, true), SIGKILL, Duration::ZERO, LONG);
-    assert_eq!((ended.found, ended.survivors), (true, Vec::new()));
+    assert_eq!(ended, found(Force::Kill));
     tree.assert_extinct();
 }
 
 #[test]
-fn we_are_not_ended_together_with_a_group_that_we_are_in() {
+fn this_process_survives_the_end_of_a_group_that_it_is_in() {
     let me = nix::unistd::getpgrp().as_raw();
     let mut child = Command::new("cat").stdin(Stdio::piped()).process_group(me).spawn().unwrap();
-    // As a record could claim it: we, as the root.
+    // A wrong record could name this process as the root.
     let ourselves = ProcessRef::capture(std::process::id().cast_signed()).unwrap();
-    let ended = end_tree(&registered(&ourselves, true), SIGKILL, Duration::ZERO, SHORT);
-    assert_eq!(ended, Ended { found: false, survivors: Vec::new(), signalled: 0 });
+    let (ended, signalled) = end_and_count(&registered(&ourselves, true), SIGKILL, Duration::ZERO, SHORT);
+    assert_eq!((ended, signalled), (Ended::new(Ending::AlreadyEnded), 0));
     drop(child.stdin.take());
     assert!(child.wait().unwrap().success());
 }
 
 #[test]
-fn what_is_unknown_is_reported_and_not_touched() {
+fn a_root_of_another_namespace_is_reported_and_not_signalled() {
     let mut child = Command::new("cat").stdin(Stdio::piped()).process_group(0).spawn().unwrap();
     let mut root = ProcessRef::capture(child.id().cast_signed()).unwrap();
     root.ns += 1;
-    let ended = end_tree(&registered(&root, true), SIGKILL, Duration::ZERO, SHORT);
-    assert!(!ended.found && ended.signalled == 0 && ended.survivors.len() == 1, "{ended:?}");
+    let (ended, signalled) = end_and_count(&registered(&root, true), SIGKILL, Duration::ZERO, SHORT);
+    assert_eq!((ended.ending, signalled, ended.survivors.len()), (Ending::AlreadyEnded, 0, 1), "{ended:?}");
     drop(child.stdin.take());
     assert!(child.wait().unwrap().success());
 }

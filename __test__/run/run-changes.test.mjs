@@ -1,0 +1,188 @@
+// What a caller can change about a run after its start: timeouts, labels and metadata.
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { describe, test } from 'node:test'
+import { entriesOf, freshRegistry, supervise, until } from '../support/bots.mjs'
+
+const options = { timeout: 60_000 }
+const path = freshRegistry()
+const supervisor = supervise(path, { graceMs: 0 })
+const waits = [
+  '-e',
+  'process.stdin.on("data", (text) => process.stdout.write(text)); setInterval(() => {}, 1e6)',
+]
+const start = (more) => supervisor.spawnOwned(process.execPath, waits, more)
+
+describe('setDeadline', options, () => {
+  test('arms a timeout of a run without one', async () => {
+    const child = start()
+    assert.equal(child.setDeadline({ timeoutMs: 200 }), true)
+    const exit = await child.wait()
+    assert.deepEqual(
+      [exit.reason, exit.timedOut, exit.message, child.killed],
+      ['overall-timeout', true, 'turn timed out after 0.2s', true],
+    )
+    assert.equal(child.setDeadline({ timeoutMs: 1 }), false, 'the run has ended')
+  })
+
+  test('shortens a timeout, and counts from the call', async () => {
+    const child = start({ timeoutMs: 600_000 })
+    child.setDeadline({ timeoutMs: 200 })
+    const { reason, durationMs } = await child.wait()
+    assert.equal(reason, 'overall-timeout')
+    assert.ok(durationMs >= 200 && durationMs < 60_000, `after ${durationMs} ms`)
+  })
+
+  test('removes a timeout', async () => {
+    const [child, other] = [start({ timeoutMs: 500 }), start({ timeoutMs: 600 })]
+    assert.equal(child.setDeadline({ timeoutMs: 0 }), true)
+    assert.equal((await other.wait()).reason, 'overall-timeout')
+    assert.equal(child.state, 'running')
+    assert.equal((await child.cancel()).reason, 'manual-cancel')
+  })
+
+  test('arms an idle timeout, which output restarts', async () => {
+    const child = start()
+    child.stdout.resume()
+    child.stdin.write('x')
+    await once(child.stdout, 'data')
+    assert.equal(child.setDeadline({ noOutputTimeoutMs: 400 }), true)
+    const began = performance.now()
+    const timer = setInterval(() => child.stdin.write('x'), 50)
+    setTimeout(() => clearInterval(timer), 1000)
+    const { reason, noOutputTimedOut, message } = await child.wait()
+    assert.deepEqual([reason, noOutputTimedOut, message], ['no-output-timeout', true, 'no output for 0.4s'])
+    assert.ok(performance.now() - began > 1000)
+  })
+
+  test('removes an idle timeout, also after more output', async () => {
+    const [child, other] = [start({ noOutputTimeoutMs: 500 }), start({ timeoutMs: 1500 })]
+    child.stdout.resume()
+    child.setDeadline({ noOutputTimeoutMs: 0 })
+    child.stdin.write('x')
+    await once(child.stdout, 'data')
+    assert.equal((await other.wait()).reason, 'overall-timeout')
+    assert.equal(child.state, 'running')
+    await child.cancel()
+  })
+
+  test('leaves the other timeout as it is, and warns', async () => {
+    const child = start({ noOutputTimeoutMs: 500 })
+    child.stdout.resume()
+    child.setDeadline({ timeoutMs: 600_000 })
+    assert.equal((await child.wait()).reason, 'no-output-timeout')
+    const warnings = supervisor.events.filter(
+      ({ type, runId }) => type === 'deadline-warning' && runId === child.runId,
+    )
+    assert.deepEqual(
+      warnings.map(({ deadline, limitMs }) => [deadline, limitMs]),
+      [['no-output', 500]],
+    )
+  })
+
+  test('and extendDeadline extends it', async () => {
+    const [child, other] = [start(), start({ timeoutMs: 800 })]
+    child.setDeadline({ timeoutMs: 500 })
+    assert.equal(child.extendDeadline(600_000), true)
+    await other.wait()
+    assert.equal(child.state, 'running')
+    await child.cancel()
+  })
+
+  test('refuses invalid values', async () => {
+    const child = start({ stdio: 'ignore' })
+    for (const [wrong, code] of [
+      [undefined, 'ERR_INVALID_ARG_TYPE'],
+      [{ timeout: 1 }, 'ERR_INVALID_ARG_VALUE'],
+      [{ timeoutMs: '1' }, 'ERR_INVALID_ARG_TYPE'],
+      [{ timeoutMs: -1 }, 'ERR_OUT_OF_RANGE'],
+      [{ noOutputTimeoutMs: 5 }, 'ERR_INVALID_ARG_VALUE'],
+    ])
+      assert.throws(() => child.setDeadline(wrong), { code })
+    await child.cancel()
+  })
+})
+
+describe('update and metadata', options, () => {
+  test('change the live entry, in memory, in the registry and in filters', async () => {
+    const child = start({ labels: { agent: 'a' }, metadata: { turn: 1, nested: ['x'] } })
+    const entry = () => supervisor.list({ runId: child.runId })[0]
+    assert.deepEqual([entry().labels, entry().metadata], [{ agent: 'a' }, { turn: 1, nested: ['x'] }])
+    assert.deepEqual(child.metadata, { turn: 1, nested: ['x'] })
+    child.update({ labels: { phase: 'review' } })
+    assert.deepEqual(entry().labels, { agent: 'a', phase: 'review' })
+    assert.deepEqual(entry().metadata, { turn: 1, nested: ['x'] })
+    child.update({ metadata: { turn: 2 }, labels: { agent: 'b' } })
+    assert.deepEqual([child.labels, child.metadata], [{ agent: 'b', phase: 'review' }, { turn: 2 }])
+    await until(() => entriesOf(path).some(({ metadata }) => metadata?.turn === 2), 'the file has it')
+    const other = supervise(path)
+    assert.deepEqual(other.list({ labels: { phase: 'review' } })[0].metadata, { turn: 2 })
+    child.update({ metadata: null })
+    assert.equal('metadata' in entry(), false)
+    assert.equal((await supervisor.cancel({ labels: { phase: 'review' } })).outcome, 'cancelled')
+    child.update({ labels: { phase: 'over' } })
+    assert.deepEqual(supervisor.list(), [])
+  })
+
+  test('have limits that the error names', async () => {
+    const large = { text: 'x'.repeat(4096) }
+    const message = /at most 4096 bytes of JSON/
+    assert.throws(() => start({ metadata: large }), { code: 'ERR_OUT_OF_RANGE', message })
+    const child = start({ metadata: { text: 'x'.repeat(4000) } })
+    assert.throws(() => child.update({ metadata: large }), { code: 'ERR_OUT_OF_RANGE', message })
+    // The registry's parser refuses deeper files as a whole.
+    const nested = (levels) => JSON.parse('['.repeat(levels) + ']'.repeat(levels))
+    for (const levels of [33, 127])
+      assert.throws(() => child.update({ metadata: nested(levels) }), {
+        code: 'ERR_OUT_OF_RANGE',
+        message: new RegExp(`at most 32 levels.*Received ${levels} levels`),
+      })
+    child.update({ metadata: nested(32) })
+    child.update({ metadata: { text: '['.repeat(100), quote: '\\"[' } })
+    const cycle = {}
+    cycle.cycle = cycle
+    assert.throws(() => child.update({ metadata: cycle }), { code: 'ERR_INVALID_ARG_VALUE' })
+    assert.throws(() => child.update({ metadata: () => {} }), { code: 'ERR_INVALID_ARG_TYPE' })
+    assert.throws(() => child.update({ labels: { a: 1 } }), { code: 'ERR_INVALID_ARG_TYPE' })
+    assert.throws(() => child.update({ label: { a: '1' } }), { code: 'ERR_INVALID_ARG_VALUE' })
+    await child.cancel()
+  })
+})
+
+describe('a run id', options, () => {
+  test('has letters, digits and . _ - : @ +, and is found everywhere', async () => {
+    for (const runId of ['worker:7@host+1._-', ':', '@a', 'x'.repeat(128)]) {
+      const code = 'console.log(process.env.SPAWN_OWNED_RUN)'
+      const { stdout, ok } = await supervisor.run(process.execPath, ['-e', code], { runId })
+      assert.equal(ok, true)
+      const elements = stdout.trim().split(':')
+      assert.equal(elements.at(-2), runId.replaceAll(':', '%3A'))
+      assert.match(elements.at(-1), /^~[0-9a-f]{32}$/)
+      const child = start({ runId })
+      assert.equal(supervisor.list({ runId }).length, 1)
+      assert.equal((await supervise(path).cancel(runId, { graceMs: 0 })).outcome, 'cancelled')
+      await child.wait()
+    }
+  })
+
+  test('has no other characters, and does not begin with a dot', () => {
+    for (const runId of ['', '.', '.hidden', '..', 'a/b', 'a b', 'a%', 'a\\b', 'ż', 'a\n', 'x'.repeat(129)])
+      assert.throws(() => start({ runId }), { code: 'ERR_INVALID_ARG_VALUE' })
+  })
+})
+
+describe('a bot that registers itself', options, () => {
+  test('is listed and found, and never signals itself', async () => {
+    const own = supervise(freshRegistry())
+    const record = own.registerProcess({ pid: process.pid, runId: 'me', labels: { kind: 'bot' } })
+    assert.deepEqual([record.pid, record.botPid], [process.pid, process.pid])
+    assert.equal(own.list({ labels: { kind: 'bot' } })[0].state, 'running')
+    for (const target of ['me', { pid: process.pid }, { labels: { kind: 'bot' } }])
+      await assert.rejects(own.cancel(target, { graceMs: 0 }), { code: 'ERR_OWNED_PROTECTED_PROCESS' })
+    assert.deepEqual((await own.shutdown({ graceMs: 0 })).exits, [])
+    assert.deepEqual((await own.reapOrphans()).killed, [])
+    assert.equal(own.list().length, 1)
+    assert.equal(own.unregisterProcess('me'), true)
+    assert.deepEqual(own.list(), [])
+  })
+})

@@ -1,1 +1,0 @@
-export * from './child_process.js'

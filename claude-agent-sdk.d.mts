@@ -1,1 +1,0 @@
-export * from './claude-agent-sdk.js'

@@ -1,1 +1,0 @@
-export * from './node-pty.js'

@@ -1,0 +1,455 @@
+//! Tables of events and of the actions that follow, in order.
+
+mod fakes;
+
+use fakes::On::{At, Client, Owner, OwnerGone, PassIsDue, Scan, Shutdown};
+use fakes::*;
+
+use super::*;
+use crate::run::Force;
+use crate::run::lifecycle::{KILL_LIMIT_MS, Timeout};
+
+#[test]
+fn the_exit_of_the_root_is_reported_and_ends_the_members_that_it_leaves() {
+    check(
+        "a command without children: both reports in one write",
+        KILLED,
+        &[living(), gone(), At(1), gone()],
+        &[
+            "close",
+            "owner: RootExited Code(3), Extinct RootExit '' Nothing [] []",
+            "clients: RootExited Code(3), Extinct RootExit '' Nothing [] []",
+        ],
+    );
+    check(
+        "a command that leaves members: each is a leftover, also one that a later pass finds",
+        KILLED,
+        &[Scan(Population::Living, EXITED), PassIsDue, gone()],
+        &[
+            "owner: RootExited Code(3)",
+            "clients: RootExited Code(3)",
+            "list leftovers",
+            "terminate 15",
+            "pass",
+            "close",
+            "owner: Extinct RootExit '' Signal [1, 2, 3] []",
+            "clients: Extinct RootExit '' Signal [1, 2, 3] []",
+        ],
+    );
+    check(
+        "members that may stay: they are no leftovers",
+        LINGERING,
+        &[Scan(Population::Living, EXITED), At(1), gone()],
+        &[
+            "owner: RootExited Code(3)",
+            "clients: RootExited Code(3)",
+            "close",
+            "owner: Extinct RootExit '' Nothing [] []",
+            "clients: Extinct RootExit '' Nothing [] []",
+        ],
+    );
+    check(
+        "members whose exit is not complete: no signal, and no end before it is",
+        KILLED,
+        &[Scan(Population::Exiting, EXITED), Scan(Population::Gone(vec![process(9)]), EXITED)],
+        &[
+            "owner: RootExited Code(3)",
+            "clients: RootExited Code(3)",
+            "close",
+            "owner: Extinct RootExit '' Nothing [] [9]",
+            "clients: Extinct RootExit '' Nothing [] [9]",
+        ],
+    );
+}
+
+#[test]
+fn the_first_request_names_the_reason_and_a_later_one_can_only_be_faster() {
+    check(
+        "Ending comes before the signal, and the reason of the first cancel stays",
+        KILLED,
+        &[Owner(cancel(2, "shutdown")), client_cancel(15, "manual-cancel"), PassIsDue, gone()],
+        &[
+            "owner: Ending Cancel 'shutdown'",
+            "clients: Ending Cancel 'shutdown'",
+            "terminate 2",
+            "pass",
+            "close",
+            "owner: RootExited Code(3), Extinct Cancel 'shutdown' Signal [] []",
+            "clients: RootExited Code(3), Extinct Cancel 'shutdown' Signal [] []",
+        ],
+    );
+    check(
+        "SIGKILL ends the grace of the first request",
+        KILLED,
+        &[client_cancel(15, "shutdown"), client_cancel(9, "manual-cancel"), gone()],
+        &[
+            "owner: Ending Cancel 'shutdown'",
+            "clients: Ending Cancel 'shutdown'",
+            "terminate 15",
+            "kill",
+            "kill",
+            "close",
+            "owner: RootExited Code(3), Extinct Cancel 'shutdown' Kill [] []",
+            "clients: RootExited Code(3), Extinct Cancel 'shutdown' Kill [] []",
+        ],
+    );
+    check(
+        "a cancel after the root's exit is not the cause",
+        KILLED,
+        &[Scan(Population::Living, EXITED), Owner(cancel(9, "shutdown")), gone()],
+        &[
+            "owner: RootExited Code(3)",
+            "clients: RootExited Code(3)",
+            "list leftovers",
+            "terminate 15",
+            "kill",
+            "kill",
+            "close",
+            "owner: Extinct RootExit '' Kill [1, 2] []",
+            "clients: Extinct RootExit '' Kill [1, 2] []",
+        ],
+    );
+    check(
+        "a root that exits because of a cancel leaves no leftovers",
+        KILLED,
+        &[Owner(cancel(15, "")), Scan(Population::Living, EXITED), gone()],
+        &[
+            "owner: Ending Cancel ''",
+            "clients: Ending Cancel ''",
+            "terminate 15",
+            "owner: RootExited Code(3)",
+            "clients: RootExited Code(3)",
+            "close",
+            "owner: Extinct Cancel '' Signal [] []",
+            "clients: Extinct Cancel '' Signal [] []",
+        ],
+    );
+    check(
+        "a termination signal to the keeper ends the tree",
+        KILLED,
+        &[Shutdown],
+        &["owner: Ending Shutdown ''", "clients: Ending Shutdown ''", "terminate 15"],
+    );
+}
+
+#[test]
+fn the_grace_is_followed_by_kills_and_then_by_survivors() {
+    check(
+        "no member dies",
+        KILLED,
+        &[
+            Owner(cancel(15, "")),
+            At(GRACE_MS - 1),
+            At(GRACE_MS),
+            living(),
+            At(GRACE_MS + KILL_LIMIT_MS),
+            living(),
+        ],
+        &[
+            "owner: Ending Cancel ''",
+            "clients: Ending Cancel ''",
+            "terminate 15",
+            "kill",
+            "kill",
+            "list survivors",
+            "close",
+            "owner: Extinct Cancel '' Kill [] [1]",
+            "clients: Extinct Cancel '' Kill [] [1]",
+        ],
+    );
+    check(
+        "a survivor is not listed as a leftover",
+        KILLED,
+        &[Scan(Population::Living, EXITED), At(GRACE_MS), At(GRACE_MS + KILL_LIMIT_MS)],
+        &[
+            "owner: RootExited Code(3)",
+            "clients: RootExited Code(3)",
+            "list leftovers",
+            "terminate 15",
+            "kill",
+            "list survivors",
+            "close",
+            "owner: Extinct RootExit '' Kill [2] [1]",
+            "clients: Extinct RootExit '' Kill [2] [1]",
+        ],
+    );
+}
+
+#[test]
+fn members_are_killed_before_each_scan() {
+    let (mut core, log) = core(KILLED);
+    apply(&mut core, &Owner(cancel(SIGKILL, "")));
+    log.take();
+    apply(&mut core, &living());
+    assert_eq!(log.take(), ["kill", "scan"]);
+}
+
+#[test]
+fn a_death_during_the_kills_postpones_the_end_of_the_attempts() {
+    let (mut core, _) = core(KILLED);
+    apply(&mut core, &Owner(cancel(9, "")));
+    core.platform.now = KILL_LIMIT_MS - 1;
+    core.tree.has_shrunk = true;
+    apply(&mut core, &living());
+    apply(&mut core, &At(KILL_LIMIT_MS));
+    assert!(!core.is_over());
+    apply(&mut core, &At(2 * KILL_LIMIT_MS - 1));
+    assert!(core.is_over() && core.has_survivors());
+}
+
+#[test]
+fn a_tree_that_no_request_reaches_is_killed_without_a_grace() {
+    let ended = [
+        "owner: Ending Cancel ''",
+        "clients: Ending Cancel ''",
+        "terminate 15",
+        "kill",
+        "kill",
+        "close",
+        "owner: RootExited Code(3), Extinct Cancel '' Kill [] []",
+        "clients: RootExited Code(3), Extinct Cancel '' Kill [] []",
+    ];
+    check("at the first signal", KILLED, &[On::Unreachable, Owner(cancel(15, "")), gone()], &ended);
+    check(
+        "during the grace",
+        KILLED,
+        &[Owner(cancel(15, "")), Scan(Population::Unreachable, None), gone()],
+        &ended,
+    );
+}
+
+#[test]
+fn without_an_owner_the_registry_has_the_end_before_control_clients_get_it() {
+    check(
+        "the owner dies",
+        KILLED,
+        &[OwnerGone, gone()],
+        &[
+            "clients: Ending OwnerExit ''",
+            "terminate 15",
+            "close",
+            "record OwnerExit Some(Code(3))",
+            "clients: RootExited Code(3), Extinct OwnerExit '' Signal [] []",
+        ],
+    );
+    check(
+        "a run that outlives its owner",
+        KEPT,
+        &[OwnerGone, gone()],
+        &[
+            "close",
+            "record RootExit Some(Code(3))",
+            "clients: RootExited Code(3), Extinct RootExit '' Nothing [] []",
+        ],
+    );
+}
+
+#[test]
+fn owner_gone_tells_whether_the_run_goes_on() {
+    for (rules, before, expected) in [
+        (KILLED, None, false),
+        (KEPT, None, true),
+        (KEPT, Some(Owner(cancel(15, ""))), false),
+        (KEPT, Some(gone()), false),
+    ] {
+        let (mut core, _) = core(rules);
+        if let Some(event) = before {
+            apply(&mut core, &event);
+        }
+        assert_eq!(core.owner_gone(), expected, "{rules:?}");
+        assert!(!core.platform.has_owner);
+    }
+}
+
+#[test]
+fn an_end_that_could_not_be_recorded_is_recorded_later() {
+    let (mut core, log) = core(KEPT);
+    core.platform.can_record = false;
+    core.record_end();
+    assert!(log.take().is_empty(), "a run that is not over has no end");
+    apply(&mut core, &OwnerGone);
+    apply(&mut core, &gone());
+    assert!(core.is_over() && !core.is_end_known());
+    core.platform.can_record = true;
+    core.record_end();
+    assert!(core.is_end_known());
+}
+
+#[test]
+fn a_control_client_adopts_a_run_only_if_the_owner_is_gone() {
+    let adopt = || Client(ControlRequest::Adopt);
+    check("the owner is there", KEPT, &[adopt()], &["client 1: Adopted false"]);
+    check(
+        "the owner is gone, so the next owner gets all later reports",
+        KEPT,
+        &[OwnerGone, adopt(), gone()],
+        &[
+            "owner: Adopted true",
+            "close",
+            "owner: RootExited Code(3), Extinct RootExit '' Nothing [] []",
+            "clients: RootExited Code(3), Extinct RootExit '' Nothing [] []",
+        ],
+    );
+    check(
+        "a run that ends with its owner is ended, also if a client adopts it",
+        KILLED,
+        &[OwnerGone, adopt()],
+        &["clients: Ending OwnerExit ''", "terminate 15", "owner: Adopted true"],
+    );
+}
+
+#[test]
+fn each_request_is_answered_to_its_sender() {
+    check(
+        "usage and signals",
+        KILLED,
+        &[
+            Owner(Request::Usage),
+            Client(ControlRequest::Usage),
+            Owner(Request::Signal { signal: 10 }),
+            Scan(Population::Exiting, EXITED),
+            Owner(Request::Signal { signal: 10 }),
+        ],
+        &[
+            "owner: Usage 7",
+            "client 1: Usage 7",
+            "signal root 10",
+            "owner: RootExited Code(3)",
+            "clients: RootExited Code(3)",
+            "signal root 10",
+            "owner: SignalFailed",
+        ],
+    );
+    let (mut core, log) = core(KILLED);
+    assert!(!core.serve_owner(&Request::Adopt) && !core.serve_owner(&Request::ControlClient { key: "" }));
+    assert!(log.take().is_empty());
+}
+
+#[test]
+fn timeouts_are_reported_and_end_the_tree() {
+    let timeout = Some(Timeout { after_ms: 1_000, signal: 2 });
+    check(
+        "the overall timeout counts from the start, and can be extended",
+        Rules { timeout, ..KILLED },
+        &[At(500), Owner(Request::Started), At(1_300), Owner(Request::Extend { ms: 1_000 }), At(2_500)],
+        &[
+            "owner: Warning 1000 200",
+            "clients: Warning 1000 200",
+            "owner: Ending OverallTimeout ''",
+            "clients: Ending OverallTimeout ''",
+            "terminate 2",
+        ],
+    );
+    check(
+        "the idle timeout",
+        KILLED,
+        &[Owner(Request::IdleTimeout { limit_ms: 7 })],
+        &["owner: Ending NoOutputTimeout ''", "clients: Ending NoOutputTimeout ''", "terminate 15"],
+    );
+}
+
+#[test]
+fn rules_that_arrive_late_do_not_change_an_end() {
+    let (mut core, _) = core(KILLED);
+    core.set_rules(KEPT);
+    assert_eq!(core.rules().on_owner_exit, Policy::Keep);
+    apply(&mut core, &client_cancel(15, ""));
+    core.set_rules(KILLED);
+    assert_eq!(core.rules().on_owner_exit, Policy::Keep);
+    assert!(core.is_ending());
+}
+
+#[test]
+fn a_new_control_client_gets_what_it_has_missed() {
+    for (events, expected) in [
+        (vec![], vec!["Adopted true"]),
+        (vec![client_cancel(15, "x")], vec!["Adopted true", "Ending Cancel 'x'"]),
+        (vec![Scan(Population::Living, EXITED)], vec!["Adopted true", "RootExited Code(3)"]),
+        (
+            vec![client_cancel(15, "x"), Scan(Population::Living, EXITED)],
+            vec!["Adopted true", "Ending Cancel 'x'", "RootExited Code(3)"],
+        ),
+        (
+            vec![client_cancel(15, "x"), gone()],
+            vec!["Adopted true", "RootExited Code(3)", "Extinct Cancel 'x' Signal [] []"],
+        ),
+    ] {
+        let (mut core, _) = core(KILLED);
+        for event in &events {
+            apply(&mut core, event);
+        }
+        let missed: Vec<_> = core.missed_reports().iter().map(text).collect();
+        assert_eq!(missed, expected);
+    }
+}
+
+#[test]
+fn a_change_during_an_unfinished_scan_causes_a_second_scan() {
+    for (was_unfinished, has_changed, is_unfinished, scans) in [
+        (false, true, false, 1),
+        (true, false, false, 1),
+        (true, true, false, 2),
+        // The scan goes on, and repeats when it is finished.
+        (true, true, true, 1),
+    ] {
+        let (mut core, log) = core(KILLED);
+        core.tree.is_unfinished = was_unfinished;
+        if has_changed {
+            core.tree_changed();
+        }
+        core.tree.is_unfinished = is_unfinished;
+        core.check_tree();
+        assert_eq!(log.take().len(), scans, "{was_unfinished} {has_changed} {is_unfinished}");
+        core.tree.is_unfinished = false;
+        core.check_tree();
+        assert_eq!(log.take().len(), if is_unfinished { 2 } else { 1 });
+    }
+    // The second scan decides.
+    let (mut core, _) = core(KILLED);
+    core.tree.is_unfinished = true;
+    core.tree_changed();
+    core.tree.is_unfinished = false;
+    core.tree.found = [Population::Living, Population::Gone(Vec::new())].into();
+    core.check_tree();
+    assert!(core.is_over());
+}
+
+#[test]
+fn the_keeper_wakes_for_the_next_deadline_or_check() {
+    for (event, now, next_check_in, is_unfinished, expected) in [
+        (None, 0, None, false, None),
+        (None, 0, Some(70), false, Some(70)),
+        (None, 0, Some(70), true, Some(UNFINISHED_MS)),
+        (Some(Owner(cancel(15, ""))), 30, None, false, Some(70)),
+        (Some(Owner(cancel(15, ""))), 30, Some(20), false, Some(20)),
+        (Some(Owner(cancel(15, ""))), 30, Some(90), false, Some(70)),
+        (Some(Owner(cancel(9, ""))), 0, Some(90), false, Some(FakeTree::KILL_PASS_MS)),
+        (Some(Owner(cancel(9, ""))), 0, None, true, Some(UNFINISHED_MS)),
+        (Some(Owner(cancel(9, ""))), KILL_LIMIT_MS - 1, None, false, Some(1)),
+    ] {
+        let (mut core, _) = core(KILLED);
+        if let Some(event) = &event {
+            apply(&mut core, event);
+        }
+        core.platform.now = now;
+        (core.tree.next_check_in, core.tree.is_unfinished) = (next_check_in, is_unfinished);
+        assert_eq!(core.wake_in(), expected, "{now} {next_check_in:?} {is_unfinished}");
+        let is_killing = core.life.is_killing();
+        assert_eq!(core.must_scan(), is_unfinished || is_killing);
+    }
+}
+
+#[test]
+fn the_end_has_the_force_that_was_needed() {
+    for (events, expected) in [
+        (vec![gone()], Force::Nothing),
+        (vec![Owner(cancel(15, "")), gone()], Force::Signal),
+        (vec![Owner(cancel(15, "")), At(GRACE_MS), gone()], Force::Kill),
+    ] {
+        let (mut core, _) = core(KILLED);
+        for event in &events {
+            apply(&mut core, event);
+        }
+        assert_eq!(core.end.unwrap().force, expected);
+    }
+}

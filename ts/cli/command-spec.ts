@@ -1,0 +1,311 @@
+// The specification of the command line, as data. Parser, help, completions and man page use it.
+
+export interface Option {
+  readonly name: string
+  readonly short?: string
+  /**
+   * The placeholder of the value in the help; a flag has none. The parser checks and converts
+   * `DURATION`, `NUMBER` and `SIZE`.
+   */
+  readonly value?: string
+  readonly repeatable?: boolean
+  readonly help: string
+}
+
+export interface Command {
+  readonly name: string
+  /** The text after the name in the usage line. */
+  readonly usage: string
+  readonly summary: string
+  /** Further paragraphs of the help. */
+  readonly about: readonly string[]
+  readonly options: readonly Option[]
+  /** How many arguments it takes, without options. */
+  readonly words: readonly [least: number, most: number]
+  /** A command line to run follows: after `--`, or from the first argument that is no option. */
+  readonly takesCommand?: boolean
+  readonly examples: readonly string[]
+}
+
+export const COMMON: readonly Option[] = [
+  {
+    name: 'registry',
+    value: 'PATH',
+    help: 'File of the registry. Default: $SPAWN_OWNED_REGISTRY, else ./data/process-registry.json.',
+  },
+  { name: 'json', help: 'Print JSON, for programs. New versions only add fields.' },
+  { name: 'help', short: 'h', help: 'Show this help.' },
+]
+
+const label: Option = {
+  name: 'label',
+  value: 'KEY=VALUE',
+  repeatable: true,
+  help: 'Select runs with this label. If repeated: with all of the labels.',
+}
+const session: Option = { name: 'session', value: 'ID', help: 'Select runs of this session.' }
+const scope: Option = { name: 'scope', value: 'KEY', help: 'Select runs of this scope.' }
+const grace: Option = {
+  name: 'grace',
+  value: 'DURATION',
+  help: 'Time between the first signal and SIGKILL. Default: the grace of the run.',
+}
+const dryRun: Option = { name: 'dry-run', help: 'Print what would be done. Change nothing.' }
+const project: Option = {
+  name: 'project',
+  value: 'DIR',
+  help: 'Directory in which suspects run. Default: the current directory.',
+}
+const pattern: Option = {
+  name: 'pattern',
+  value: 'NAME',
+  repeatable: true,
+  help: 'Program name of suspects, instead of the built-in list of agents. Repeatable.',
+}
+
+export const COMMANDS: readonly Command[] = [
+  {
+    name: 'ps',
+    usage: '[-a] [--session ID] [--scope KEY] [--label K=V]',
+    summary: 'List the live runs of all bots in the registry',
+    about: [
+      'CPU is the CPU time of the live processes of a run, MEM their resident memory. OWNER is the PID of the bot.',
+      'CONTAINMENT is what finds every process of a run: keeper (a helper process that adopts them), cgroup (a control group of Linux), job (a Job Object of Windows); group or process for a process that a bot registered. A narrow terminal shows fewer columns; --json has all.',
+    ],
+    options: [
+      { name: 'all', short: 'a', help: 'List ended runs too, and how they ended.' },
+      session,
+      scope,
+      label,
+    ],
+    words: [0, 0],
+    examples: ['spawn-owned ps', 'spawn-owned ps -a', 'spawn-owned ps --label agent=claude --json'],
+  },
+  {
+    name: 'tree',
+    usage: '[RUN]',
+    summary: 'Show the process tree of each run, with processes that left its session',
+    about: [],
+    options: [session, scope, label],
+    words: [0, 1],
+    examples: ['spawn-owned tree', 'spawn-owned tree 3f2a'],
+  },
+  {
+    name: 'show',
+    usage: 'RUN',
+    summary: 'Show all that the registry contains about a run',
+    about: ['RUN is a run id, or the start of one if no other id starts with it.'],
+    options: [],
+    words: [1, 1],
+    examples: ['spawn-owned show 3f2a'],
+  },
+  {
+    name: 'inspect',
+    usage: 'RUN',
+    summary: 'Show all about a run, live or ended',
+    about: ['RUN is a run id, or the start of one if no other id starts with it.'],
+    options: [],
+    words: [1, 1],
+    examples: ['spawn-owned inspect 3f2a', 'spawn-owned inspect 3f2a --json'],
+  },
+  {
+    name: 'top',
+    usage: '[--interval DURATION]',
+    summary: 'Show the runs continuously; sort and cancel them',
+    about: [
+      'Keys: up and down (or j and k) select a run; c, m, p, a sort by CPU, memory, processes, age; x and then y cancels the selected run; q quits.',
+    ],
+    options: [
+      { name: 'interval', short: 'n', value: 'DURATION', help: 'Time between two updates. Default 1s.' },
+    ],
+    words: [0, 0],
+    examples: ['spawn-owned top'],
+  },
+  {
+    name: 'events',
+    usage: '[-f]',
+    summary: 'Show decisions about orphans and, with -f, changes of runs',
+    about: ['With --json it prints one object per line.'],
+    options: [
+      {
+        name: 'follow',
+        short: 'f',
+        help: 'Continue: print new decisions, and runs that start, change and end.',
+      },
+      { name: 'lines', short: 'n', value: 'NUMBER', help: 'Number of past decisions. Default 20.' },
+    ],
+    words: [0, 0],
+    examples: ['spawn-owned events', 'spawn-owned events -f --json'],
+  },
+  {
+    name: 'metrics',
+    usage: '',
+    summary: 'Print the current state in the text format of Prometheus',
+    about: ['The counters of a bot are available in that bot only, with metricsText().'],
+    options: [],
+    words: [0, 0],
+    examples: ['spawn-owned metrics > /var/lib/node_exporter/spawn-owned.prom'],
+  },
+  {
+    name: 'cancel',
+    usage: 'RUN | --session ID | --scope KEY | --label K=V',
+    summary: 'Terminate runs with all processes that they started',
+    about: [
+      'It first prints which runs it terminates, with their owner. It exits when no process of them is left. A selection that matches no run is an error (exit status 3).',
+    ],
+    options: [
+      session,
+      scope,
+      label,
+      grace,
+      { name: 'signal', short: 's', value: 'SIGNAL', help: 'First signal. Default SIGTERM.' },
+      dryRun,
+    ],
+    words: [0, 1],
+    examples: ['spawn-owned cancel 3f2a', 'spawn-owned cancel --session chat-17 --grace 2s'],
+  },
+  {
+    name: 'stop',
+    usage: 'RUN',
+    summary: 'Terminate a run: SIGTERM, then SIGKILL after its grace',
+    about: ['The same as "cancel RUN". It exits when no process of the run is left.'],
+    options: [
+      grace,
+      { name: 'signal', short: 's', value: 'SIGNAL', help: 'First signal. Default SIGTERM.' },
+      dryRun,
+    ],
+    words: [1, 1],
+    examples: ['spawn-owned stop 3f2a', 'spawn-owned stop 3f2a --grace 30s'],
+  },
+  {
+    name: 'reap',
+    usage: '[--dry-run]',
+    summary: 'Terminate the runs of bots that are gone, as reapOrphans() does',
+    about: [
+      'It terminates only runs in the registry, and only processes that are proven to be the recorded ones.',
+    ],
+    options: [dryRun, grace],
+    words: [0, 0],
+    examples: ['spawn-owned reap --dry-run', 'spawn-owned reap'],
+  },
+  {
+    name: 'kill',
+    usage: 'RUN | --orphans [--dry-run] [--force] [--older-than DURATION]',
+    summary: 'Kill a run at once; or terminate orphans and, with --force, suspects',
+    about: [
+      'With a RUN, every process of it gets SIGKILL at once, without a grace. With --orphans it terminates orphans as "reap" does.',
+      'A suspect is not in the registry. It has the name of an agent, and runs in the project or descends from a bot. It is only reported, unless --force is given.',
+    ],
+    options: [
+      { name: 'orphans', help: 'Terminate orphans. Not together with a RUN.' },
+      dryRun,
+      { name: 'force', help: 'Terminate suspects too.' },
+      { name: 'older-than', value: 'DURATION', help: 'Skip younger processes.' },
+      pattern,
+      project,
+      grace,
+    ],
+    words: [0, 1],
+    examples: [
+      'spawn-owned kill 3f2a',
+      'spawn-owned kill --orphans --dry-run',
+      'spawn-owned kill --orphans --force --older-than 30m',
+    ],
+  },
+  {
+    name: 'watch',
+    usage: '[--interval DURATION] [--max-age DURATION] [--auto-kill]',
+    summary: 'Search for orphans until Ctrl-C',
+    about: [
+      'The death of a bot starts a search at once; the interval finds the other cases. Suspects are never terminated.',
+    ],
+    options: [
+      { name: 'interval', value: 'DURATION', help: 'Time between two searches. Default 60s.' },
+      { name: 'max-age', value: 'DURATION', help: 'Skip orphans that are younger. Default 0.' },
+      { name: 'auto-kill', help: 'Terminate confirmed orphans.' },
+      pattern,
+      project,
+    ],
+    words: [0, 0],
+    examples: ['spawn-owned watch --auto-kill --max-age 5m'],
+  },
+  {
+    name: 'run',
+    usage: '[OPTIONS] -- COMMAND [ARGUMENT…]',
+    summary: 'Run a command as an owned run, from any shell or language',
+    about: [
+      'It exits when the whole tree is gone, with the exit status of the command (128 + n after signal n). Ctrl-C terminates the tree, a second Ctrl-C kills it.',
+      'At a terminal, the command gets its own terminal, unless --no-pty is given.',
+    ],
+    options: [
+      {
+        name: 'timeout',
+        short: 't',
+        value: 'DURATION',
+        help: 'Terminate the command after this time (exit status 124).',
+      },
+      {
+        name: 'no-output-timeout',
+        value: 'DURATION',
+        help: 'Terminate the command if it prints nothing for this time (exit status 124).',
+      },
+      { ...grace, help: 'Time between the first signal and SIGKILL. Default 5s.' },
+      { name: 'pty', help: 'Run the command in a terminal.' },
+      { name: 'no-pty', help: 'Run the command without a terminal.' },
+      { name: 'run-id', value: 'ID', help: 'Id of the run. Default: a random UUID.' },
+      { ...session, help: 'Session of the run, for filters.' },
+      { ...label, help: 'Label of the run, for filters. Repeatable.' },
+      { ...scope, help: 'Scope of the run, for filters and --replace.' },
+      { name: 'replace', help: 'Terminate the earlier runs of the scope first.' },
+      { name: 'keep', help: 'Keep the run alive if spawn-owned is killed.' },
+      { name: 'cwd', value: 'DIR', help: 'Working directory of the command.' },
+      {
+        name: 'memory',
+        value: 'SIZE',
+        help: 'Memory limit of the whole tree, such as 512M (Linux with cgroups, Windows).',
+      },
+      {
+        name: 'processes',
+        value: 'NUMBER',
+        help: 'Limit of processes in the tree (Linux with cgroups, Windows).',
+      },
+      { name: 'summary', help: 'Print to stderr how the run ended.' },
+    ],
+    words: [0, 0],
+    takesCommand: true,
+    examples: [
+      'spawn-owned run --timeout 10m -- npx some-agent',
+      'spawn-owned run --no-output-timeout 90s -- make test',
+    ],
+  },
+  {
+    name: 'doctor',
+    usage: '',
+    summary: 'Check this system and the registry',
+    about: ['It starts one command as a trial, in a temporary registry.'],
+    options: [],
+    words: [0, 0],
+    examples: ['spawn-owned doctor'],
+  },
+  {
+    name: 'completion',
+    usage: 'bash | zsh | fish',
+    summary: 'Print completions for a shell',
+    about: [],
+    options: [],
+    words: [1, 1],
+    examples: ['spawn-owned completion bash > /etc/bash_completion.d/spawn-owned'],
+  },
+]
+
+export const EXIT_CODES: readonly (readonly [code: string, meaning: string])[] = [
+  ['0', 'Success. run: the command exited with 0.'],
+  ['1', 'An operation failed. For example, a process could not be terminated.'],
+  ['2', 'The command line is invalid. Nothing was touched.'],
+  ['3', 'No run matches the selection.'],
+  ['4', 'The command could not read all of the registry. More runs may exist.'],
+  ['124', 'run: a deadline ended the command.'],
+  ['125', 'run: the command could not be owned, and was not started.'],
+  ['126, 127', 'run: the command could not be executed (126) or was not found (127).'],
+  ['128 + n', 'run: signal n ended the command. 130 after Ctrl-C.'],
+]

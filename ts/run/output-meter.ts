@@ -1,0 +1,34 @@
+// OutputMeter: limits how often the output of a run is reported. Pure.
+
+/** The interval of `output` events and of updates of the registry. */
+const EVENT_INTERVAL_MS = 1000
+
+/**
+ * Decides when to report output: often enough for the idle timeout, rarely enough to cost nothing.
+ *
+ * Times are those of `performance.now()`.
+ */
+export class OutputMeter {
+  #reportInterval: number
+  #lastReport = Number.NEGATIVE_INFINITY
+  #lastEvent = Number.NEGATIVE_INFINITY
+
+  /** `idleInterval`: the interval that the idle timeout needs, or undefined without one. */
+  constructor(idleInterval: number | undefined) {
+    this.#reportInterval = Math.min(idleInterval ?? EVENT_INTERVAL_MS, EVENT_INTERVAL_MS)
+  }
+
+  /** Whether to report the output to the native side. */
+  isReportDue(now: number): boolean {
+    if (now - this.#lastReport < this.#reportInterval) return false
+    this.#lastReport = now
+    return true
+  }
+
+  /** Whether to emit an `output` event. */
+  isEventDue(now: number): boolean {
+    if (now - this.#lastEvent < EVENT_INTERVAL_MS) return false
+    this.#lastEvent = now
+    return true
+  }
+}
