@@ -1,6 +1,7 @@
 // Orphan events and the lines of the event log: one of each for every decision, with the same
 // content, before the first signal and after the end.
 import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
 import { existsSync, mkdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { describe, test } from 'node:test'
@@ -55,6 +56,19 @@ function collectEvents(supervisor) {
   const events = []
   for (const name of names) supervisor.on(`orphan:${name}`, (event) => events.push({ name, ...event }))
   return events
+}
+
+/** Reaps in another process, and returns its events and results when it has exited. */
+function reapInAnotherBot(registryPath) {
+  const code = `
+    import { createSupervisor } from 'spawn-owned'
+    const bot = createSupervisor({ registryPath: ${JSON.stringify(registryPath)} })
+    const names = []
+    for (const name of ${JSON.stringify(names)}) bot.on('orphan:' + name, () => names.push(name))
+    const { killed } = await bot.reapOrphans()
+    const total = bot.metrics().run_reconcile_orphans_total
+    console.log(JSON.stringify({ killed, names, total }))`
+  return JSON.parse(execFileSync(process.execPath, ['--input-type=module', '-e', code], { encoding: 'utf8' }))
 }
 
 /** Asserts that the events and the log agree. Returns `<what> <status>` for each. */
@@ -176,19 +190,24 @@ describe('events and log lines', together, () => {
   })
 
   test('report an orphan that another bot has claimed first as skipped', options, async (t) => {
-    const { path, pid } = await crashed(t, { tree: deaf })
-    const reapers = [supervise(path), supervise(path)]
-    const events = reapers.map(collectEvents)
-    // The tree ignores SIGTERM, so both plans are made within the grace of the first reaper.
-    const reports = await Promise.all(reapers.map((reaper) => reaper.reapOrphans({ graceMs: 2_000 })))
+    const { path, pid } = await crashed(t)
+    const slow = supervise(path)
+    const events = collectEvents(slow)
+    let fast
+    // The policy is called between the plan and the claim. The other bot reaps in this window.
+    const report = await slow.reapOrphans({
+      policy: () => {
+        fast ??= reapInAnotherBot(path)
+        return 'terminate'
+      },
+    })
+    assert.deepEqual([fast.killed, report.killed], [[pid], []])
+    assert.deepEqual(fast.names, ['detected', 'killed'])
     assert.deepEqual(
-      reports.flatMap(({ killed }) => killed),
-      [pid],
+      events.map(({ name }) => name),
+      ['detected', 'skipped'],
     )
-    const ends = events.map((events) => events.map(({ name }) => name).join()).toSorted()
-    assert.deepEqual(ends, ['detected,killed', 'detected,skipped'])
-    const total = reapers.map((reaper) => reaper.metrics().run_reconcile_orphans_total)
-    assert.deepEqual(total.toSorted(), [0, 1])
+    assert.deepEqual([fast.total, slow.metrics().run_reconcile_orphans_total], [1, 0])
   })
 
   test('do not mention the runs of a live bot', options, async (t) => {
