@@ -1,5 +1,4 @@
 // spawn-owned/mcp: the real SDK's Client with a real server, compared with the SDK's own transport.
-import assert from 'node:assert/strict'
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { cpSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
@@ -13,9 +12,8 @@ import { spawnOwned } from 'spawn-owned'
 import { StdioClientTransport } from 'spawn-owned/mcp'
 import { importPeer } from '../peers/index.mjs'
 import { assertAlive, assertGone, fileHas, freshRegistry, supervise } from '../support/bots.mjs'
-import { program } from '../support/fixtures.mjs'
+import { assert, FOR_EVER, openWitness, program } from '../support/prelude.mjs'
 import { forScripts, NO_SESSIONS, posixTests, removeFolder } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
 
 const { describe, test: anyTest } = posixTests(NO_SESSIONS)
 const { Client } = await importPeer('@modelcontextprotocol/sdk/client/index.js')
@@ -29,7 +27,6 @@ const everything = createRequire(peer('index.mjs')).resolve(
 const options = { timeout: 300_000 }
 /** Shorter than the time limit after which the fixtures end themselves. */
 const test = (name, body) => anyTest(name, { timeout: 45_000 }, body)
-const FOR_EVER = 1e8
 const GONE_WITHIN_MS = 30_000
 const ping = { jsonrpc: '2.0', id: 1, method: 'ping' }
 

@@ -1,10 +1,8 @@
 // reapOrphans: which runs of earlier bots it ends, which entries it drops, what it leaves alone.
 // The witness shows which processes live. Real bots write the registry; some tests alter it.
-import assert from 'node:assert/strict'
 import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { dirname, join } from 'node:path'
-import { describe, test } from 'node:test'
 import { captureStartToken } from 'spawn-owned'
 import {
   altered,
@@ -27,9 +25,19 @@ import {
   supervise,
   until,
 } from '../support/bots.mjs'
-import { program, script } from '../support/fixtures.mjs'
 import { elusiveTree, treeNamed, treeOptions } from '../support/hostile-trees.mjs'
 import { assertReport, crashed, crashedAs, kept, mistaken, owned } from '../support/orphans.mjs'
+import {
+  assert,
+  CLEANED_UP,
+  describe,
+  openWitness,
+  options,
+  program,
+  script,
+  test,
+  together,
+} from '../support/prelude.mjs'
 import {
   forScripts,
   isWindows,
@@ -42,10 +50,6 @@ import {
   NOT_FROM_OUTSIDE,
   posixOnly,
 } from '../support/system.mjs'
-import { CLEANED_UP, openWitness } from '../support/witness.mjs'
-
-const options = { timeout: 120_000 }
-const together = { timeout: 600_000, concurrency: 4 }
 
 describe('if the bot of a run is dead,', together, () => {
   test('reapOrphans ends the run if the keeper is dead too', options, async (t) => {

@@ -1,10 +1,8 @@
 // The pure parts of the stress lab: the plan of a round, the invariants, and the reduction of a
 // failure. `npm run stress` runs the lab itself: see docs/stress.md.
-import assert from 'node:assert/strict'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { describe, test } from 'node:test'
 import { roundSeed } from '../../scripts/stress/lab/dice.mjs'
 import { invariants, violationsOf } from '../../scripts/stress/lab/invariants.mjs'
 import { BRINGS_RUNS, moveNamed, moves } from '../../scripts/stress/lab/moves.mjs'
@@ -14,6 +12,7 @@ import { failureOf, traceOf } from '../../scripts/stress/lab/report.mjs'
 import { shrink, triesFor } from '../../scripts/stress/lab/shrink.mjs'
 import { LOOPS } from '../../scripts/stress/loops.mjs'
 import { savedFindings, saveFinding } from '../../scripts/stress/regressions.mjs'
+import { assert, describe, test } from '../support/prelude.mjs'
 import { isLinux } from '../support/system.mjs'
 
 const seeds = Array.from({ length: 300 }, (_, index) => roundSeed(42, index))

@@ -1,12 +1,10 @@
 // Runs that outlive their bot (onOwnerExit: 'keep'): their keeper enforces the deadline and records
 // how they end, and the next bot adopts them.
-import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
 import { readFileSync, writeFileSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { describe, test } from 'node:test'
 import {
   assertAlive,
   assertGone,
@@ -21,8 +19,8 @@ import {
   supervise,
   until,
 } from '../support/bots.mjs'
-import { program, shellScript } from '../support/fixtures.mjs'
 import { elusiveTree, treeNamed, treeOptions } from '../support/hostile-trees.mjs'
+import { assert, describe, openWitness, options, program, shellScript, test } from '../support/prelude.mjs'
 import {
   ENDS_WITH_PARENT,
   isWindows,
@@ -33,9 +31,7 @@ import {
   NO_STOPPING,
   posixOnly,
 } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
 
-const options = { timeout: 120_000 }
 const together = { timeout: 600_000, concurrency: 3 }
 
 /** Starts a run to be kept and waits until it is ready. Its bot is alive. */

@@ -1,9 +1,7 @@
 // registerProcess: processes that were not started by spawnOwned. The record has their real process
 // group. A group that they do not lead is never signalled.
-import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { describe, test } from 'node:test'
 import { captureStartToken } from 'spawn-owned'
 import {
   assertAlive,
@@ -19,13 +17,11 @@ import {
   supervise,
   until,
 } from '../support/bots.mjs'
-import { program } from '../support/fixtures.mjs'
 import { treeNamed } from '../support/hostile-trees.mjs'
 import { namespace, withoutNamespace } from '../support/namespace.mjs'
+import { assert, describe, openWitness, options, program, test } from '../support/prelude.mjs'
 import { ENDS_WITH_PARENT, isWindows, NO_SESSIONS, NO_ZOMBIES, posixOnly } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
 
-const options = { timeout: 120_000 }
 const inNamespace = { ...options, skip: withoutNamespace }
 const together = { timeout: 600_000, concurrency: 3 }
 

@@ -1,6 +1,5 @@
 // Each problem with a registry has a defined result: work goes on with an event, or a run is
 // refused before it starts.
-import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import {
   chownSync,
@@ -15,14 +14,12 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { join } from 'node:path'
-import { describe, test } from 'node:test'
 import { abandoned, recordOf } from '../support/abandoned.mjs'
 import { gone } from '../support/bots.mjs'
-import { program } from '../support/fixtures.mjs'
 import { startBot } from '../support/obedient-bot.mjs'
+import { assert, describe, openWitness, program, test } from '../support/prelude.mjs'
 import { journalLine, openRegistry, until } from '../support/registry.mjs'
 import { isWindows, NO_FIFOS, NO_KEEPER, NO_LINKS, NO_USERS, posixOnly } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
 
 const limit = { timeout: 120_000 }
 

@@ -1,14 +1,12 @@
 // The registry file: what an entry contains, when it is added, and when it is removed.
-import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { describe, test } from 'node:test'
 import { captureStartToken, createSupervisor, isSameProcess } from 'spawn-owned'
-import { program } from '../support/fixtures.mjs'
 import { startBot } from '../support/obedient-bot.mjs'
+import { assert, describe, openWitness, program, test } from '../support/prelude.mjs'
 import { BEHIND_MS, openRegistry, until } from '../support/registry.mjs'
 import {
   isWindows,
@@ -22,7 +20,6 @@ import {
   WINE_CANNOT_ASK,
   WINE_TAKES_ANY_LENGTH,
 } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
 
 const LEASE_MS = 30_000
 const figures = []

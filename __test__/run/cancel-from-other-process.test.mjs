@@ -1,10 +1,8 @@
 // Cancels a run for which the caller has no handle: a run of another bot, of a dead bot, or its own
 // run without a reference.
 // When cancel() resolves, the tree is gone, and the owner's wait() returns the same result.
-import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { describe, test } from 'node:test'
 import { Worker } from 'node:worker_threads'
 import { captureStartToken } from 'spawn-owned'
 import {
@@ -23,8 +21,19 @@ import {
   supervise,
   until,
 } from '../support/bots.mjs'
-import { library, program, script } from '../support/fixtures.mjs'
 import { elusiveTree, treeNamed, treeOptions } from '../support/hostile-trees.mjs'
+import {
+  assert,
+  CLEANED_UP,
+  describe,
+  FOR_EVER,
+  library,
+  openWitness,
+  options,
+  program,
+  script,
+  test,
+} from '../support/prelude.mjs'
 import {
   linuxOnly,
   NO_KEEPER,
@@ -36,11 +45,8 @@ import {
   posixOnly,
   WINE_CANNOT_ASK,
 } from '../support/system.mjs'
-import { CLEANED_UP, openWitness } from '../support/witness.mjs'
 
-const options = { timeout: 120_000 }
 const together = { timeout: 600_000, concurrency: 3 }
-const FOR_EVER = 1e8
 
 /**
  * Starts a run in another bot. This process knows only the registry. By default the run has left

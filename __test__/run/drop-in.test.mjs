@@ -2,7 +2,6 @@
 // order.
 // Other files: errors (errors.test.mjs), descriptors and streams (stdio.test.mjs), channels
 // (ipc.test.mjs), cancel (cancel.test.mjs).
-import assert from 'node:assert/strict'
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { ChildProcess, execFileSync } from 'node:child_process'
 import diagnostics from 'node:diagnostics_channel'
@@ -10,7 +9,6 @@ import { once } from 'node:events'
 import { mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after, describe, test } from 'node:test'
 import { pathToFileURL } from 'node:url'
 import {
   environCommand,
@@ -25,7 +23,7 @@ import {
   spawn,
   spawnOwned,
 } from '../fixtures/side-by-side.mjs'
-import { program, script } from '../support/fixtures.mjs'
+import { after, assert, describe, openWitness, program, script, test } from '../support/prelude.mjs'
 import {
   GRACE_FOR_ALL_MS,
   isWindows,
@@ -35,7 +33,6 @@ import {
   NO_SIGNALS,
   posixOnly,
 } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
 
 const dir = realpathSync(mkdtempSync(join(tmpdir(), 'drop-in-')))
 after(() => rmSync(dir, { recursive: true, maxRetries: 10 }))

@@ -2,12 +2,10 @@
 // intended key, and nothing happens.
 // Options of a run can have keys of other packages. Only keys that resemble an option of spawnOwned
 // are errors.
-import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { existsSync, mkdtempSync, readFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { describe, test } from 'node:test'
 import {
   cancel,
   captureStartToken,
@@ -30,10 +28,9 @@ import { createSpawner } from 'spawn-owned/claude-agent-sdk'
 import { StdioClientTransport } from 'spawn-owned/mcp'
 import pty from 'spawn-owned/node-pty'
 import { assertAlive, assertGone, freshRegistry, startBot, supervise } from '../support/bots.mjs'
-import { program } from '../support/fixtures.mjs'
+import { assert, describe, openWitness, program, test } from '../support/prelude.mjs'
 import { sources, test as sourceTest } from '../support/sources.mjs'
 import { removeFolder } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
 
 const options = { timeout: 60_000 }
 

@@ -1,8 +1,6 @@
 // replaceExistingScope: a run starts only after all earlier runs of its scope are gone.
-import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { once } from 'node:events'
-import { describe, test } from 'node:test'
 import { promisify } from 'node:util'
 import {
   altered,
@@ -14,8 +12,18 @@ import {
   supervise,
   until,
 } from '../support/bots.mjs'
-import { program, script } from '../support/fixtures.mjs'
 import { treeNamed, treeOptions } from '../support/hostile-trees.mjs'
+import {
+  assert,
+  describe,
+  FOR_EVER,
+  openWitness,
+  options,
+  program,
+  script,
+  test,
+  together,
+} from '../support/prelude.mjs'
 import {
   isWindows,
   linuxOnly,
@@ -25,11 +33,6 @@ import {
   notInDeno,
   OTHER_ARGUMENTS,
 } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
-
-const options = { timeout: 120_000 }
-const together = { timeout: 600_000, concurrency: 4 }
-const FOR_EVER = 1e8
 
 const scope = { scopeKey: 'the-scope' }
 const replacing = { ...scope, replaceExistingScope: true }

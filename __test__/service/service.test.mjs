@@ -1,7 +1,5 @@
 // ensureService: one worker per name, for any number of callers at once, also if callers die.
-import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
-import { describe, test } from 'node:test'
 import { captureStartToken } from 'spawn-owned'
 import { abandoned, recordOf } from '../support/abandoned.mjs'
 import {
@@ -22,14 +20,11 @@ import {
   supervise,
   until,
 } from '../support/bots.mjs'
-import { program } from '../support/fixtures.mjs'
+import { assert, describe, FOR_EVER, options, program, READY, test } from '../support/prelude.mjs'
 import { heardAt, onceMore, service, slowService, squat } from '../support/services.mjs'
 import { isWindows, linuxOnly, NO_KEEPER, NO_NAMESPACES, NO_SHELL, posixOnly } from '../support/system.mjs'
-import { READY } from '../support/witness.mjs'
 
-const options = { timeout: 120_000 }
 const together = { timeout: 600_000, concurrency: 3 }
-const FOR_EVER = 1e8
 const NO_PORT_OWNER = 'only Linux shows which process has a port'
 
 const recordIn = ({ here, options: { name } }) => here.list({ scopeKey: `service:${name}` })[0]
