@@ -22,8 +22,10 @@ export const testFiles = new Map(
  * None needs the packages of __test__/peers.
  */
 export const quickFiles = [
-  ...['run', 'cancel', 'stdio', 'streams', 'errors', 'failed-start', 'how-it-ended', 'option-keys'],
-  ...['escapes', 'registry', 'registry-old-files', 'reap', 'reap-policy', 'survey'],
+  ...['run', 'cancel', 'stdio', 'streams', 'errors', 'failed-start', 'how-it-ended'],
+  ...['option-keys', 'option-declarations'],
+  ...['escapes', 'registry', 'registry-files', 'registry-old-files', 'reap', 'reap-report', 'reap-policy'],
+  ...['survey'],
   ...['events', 'metrics', 'cli-words', 'security-texts', 'shutdown', 'package', 'release', 'targets'],
   ...['design', 'docs', 'test-report'],
 ]

@@ -25,6 +25,7 @@ const LONGEST = [
     'security-commands',
     'registry-crash',
     'service',
+    'service-replaced',
   ],
   ...[
     'adapter-types',

@@ -1,12 +1,10 @@
 // spawn-owned/acp: the client of the real SDK with a stand-in agent, which uses the real SDK too.
-import assert from 'node:assert/strict'
 import { fileURLToPath } from 'node:url'
 import { startAgent } from 'spawn-owned/acp'
 import { importPeer } from '../peers/index.mjs'
 import { assertGone, freshRegistry, supervise } from '../support/bots.mjs'
-import { program } from '../support/fixtures.mjs'
+import { assert, openWitness, program } from '../support/prelude.mjs'
 import { forScripts, NO_SESSIONS, posixTests } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
 
 const { describe, test: anyTest } = posixTests(NO_SESSIONS)
 const { client, methods, PROTOCOL_VERSION } = await importPeer('@agentclientprotocol/sdk')

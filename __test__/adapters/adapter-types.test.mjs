@@ -1,5 +1,5 @@
 // The types of the adapters, checked against the types of the SDKs.
-import { test } from 'node:test'
+import { test } from '../support/prelude.mjs'
 import { NO_LINKS, posixOnly } from '../support/system.mjs'
 import { assertCompiles } from '../support/types.mjs'
 

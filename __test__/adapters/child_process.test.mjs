@@ -1,22 +1,19 @@
 // spawn-owned/child_process compared with node:child_process: exec, execFile, fork and their
 // promisified forms do the same, and own the processes that they start.
 // (spawn is spawnOwned: see drop-in.test.mjs.)
-import assert from 'node:assert/strict'
 import nodes, { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { copyFileSync, mkdtempSync, realpathSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after, describe, test } from 'node:test'
 import { pathToFileURL } from 'node:url'
 import { promisify } from 'node:util'
 import owned from 'spawn-owned/child_process'
 import { freshRegistry } from '../support/bots.mjs'
-import { script } from '../support/fixtures.mjs'
 import { treeNamed } from '../support/hostile-trees.mjs'
+import { after, assert, describe, openWitness, script, test } from '../support/prelude.mjs'
 import { isNode, NO_CHANNELS, NOT_NODES, nodeOnly, posixOnly } from '../support/system.mjs'
 import { waysToStart } from '../support/ways-to-start.mjs'
-import { openWitness } from '../support/witness.mjs'
 
 const dir = realpathSync(mkdtempSync(join(tmpdir(), 'child_process-')))
 after(() => rmSync(dir, { recursive: true, maxRetries: 10 }))

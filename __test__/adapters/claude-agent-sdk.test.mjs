@@ -1,6 +1,5 @@
 // spawn-owned/claude-agent-sdk: the real SDK's query(), with a stand-in for the claude executable.
 // The processes of the agent leave its session, as the tools of Claude Code do.
-import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { PassThrough } from 'node:stream'
@@ -8,9 +7,8 @@ import { fileURLToPath } from 'node:url'
 import { createSpawner, spawnClaudeCodeProcess } from 'spawn-owned/claude-agent-sdk'
 import { importPeer } from '../peers/index.mjs'
 import { assertAlive, assertGone, freshRegistry, supervise } from '../support/bots.mjs'
-import { program } from '../support/fixtures.mjs'
+import { assert, FOR_EVER, openWitness, program } from '../support/prelude.mjs'
 import { isWindows, NO_SESSIONS, posixTests } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
 
 const { describe, test: anyTest } = posixTests(NO_SESSIONS)
 const { query } = isWindows ? {} : await importPeer('@anthropic-ai/claude-agent-sdk')
@@ -19,7 +17,6 @@ const peer = (name) => fileURLToPath(new URL(`../peers/${name}`, import.meta.url
 const options = { timeout: 300_000 }
 /** Shorter than the time limit after which the fixtures end themselves. */
 const test = (name, body) => anyTest(name, { timeout: 45_000 }, body)
-const FOR_EVER = 1e8
 const GONE_WITHIN_MS = 30_000
 
 /** The environment of a stand-in with two tools: a shell in its own session, and a daemon. */

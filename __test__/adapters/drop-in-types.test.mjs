@@ -1,6 +1,6 @@
 // The types of spawn-owned/child_process, checked against those of node:child_process.
 import { readFileSync } from 'node:fs'
-import { test } from 'node:test'
+import { test } from '../support/prelude.mjs'
 import { NO_LINKS, posixOnly } from '../support/system.mjs'
 import { assertCompiles } from '../support/types.mjs'
 

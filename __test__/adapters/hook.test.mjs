@@ -1,19 +1,17 @@
 // node --import spawn-owned/register: bots and libraries that use node:child_process own the
 // processes that they start.
-import assert from 'node:assert/strict'
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { cpSync, existsSync, mkdirSync, mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
-import { describe, test } from 'node:test'
 import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { createSupervisor } from 'spawn-owned'
 import { assertAlive, freshRegistry, startBot } from '../support/bots.mjs'
-import { program, script } from '../support/fixtures.mjs'
 import { treeNamed } from '../support/hostile-trees.mjs'
+import { assert, describe, openWitness, program, script, test } from '../support/prelude.mjs'
 import {
   ENDS_WITH_PARENT,
   forScripts,
@@ -25,7 +23,6 @@ import {
   removeFolder,
 } from '../support/system.mjs'
 import { waysToStart } from '../support/ways-to-start.mjs'
-import { openWitness } from '../support/witness.mjs'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const peers = fileURLToPath(new URL('../peers', import.meta.url))

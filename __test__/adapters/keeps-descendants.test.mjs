@@ -1,23 +1,20 @@
 // spawn-owned/child_process and spawn-owned/register keep what a command starts in the background,
 // as Node does. The kept processes stay owned.
-import assert from 'node:assert/strict'
 import { execFile, execFileSync, spawn, spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
 import { mkdtempSync, readdirSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after, describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { list } from 'spawn-owned'
 import owned from 'spawn-owned/child_process'
 import { assertAlive, assertGone, freshRegistry, until } from '../support/bots.mjs'
-import { program } from '../support/fixtures.mjs'
 import { treeNamed } from '../support/hostile-trees.mjs'
+import { after, assert, describe, openWitness, program, test } from '../support/prelude.mjs'
 import { isNode, isWindows, NO_SHELL, posixOnly, removeFolder } from '../support/system.mjs'
 import { waysToStart } from '../support/ways-to-start.mjs'
-import { openWitness } from '../support/witness.mjs'
 
 const options = posixOnly(NO_SHELL, { timeout: 60_000 })
 const root = fileURLToPath(new URL('../..', import.meta.url))

@@ -1,10 +1,9 @@
 // spawn-owned/mcp on Windows, where npx is a batch file, which only cmd.exe can run.
-import assert from 'node:assert/strict'
 import { mkdtempSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
-import { test } from 'node:test'
 import { importPeer } from '../peers/index.mjs'
+import { assert, test } from '../support/prelude.mjs'
 import { isWindows, removeFolder, windowsOnly } from '../support/system.mjs'
 
 // Imported through the link in the peers folder, because Wine does not resolve links to one path.

@@ -1,40 +1,36 @@
 // spawn-owned/mcp: the real SDK's Client with a real server, compared with the SDK's own transport.
-import assert from 'node:assert/strict'
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { cpSync, mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { spawnOwned } from 'spawn-owned'
 import { StdioClientTransport } from 'spawn-owned/mcp'
 import { importPeer } from '../peers/index.mjs'
 import { assertAlive, assertGone, fileHas, freshRegistry, supervise } from '../support/bots.mjs'
-import { program } from '../support/fixtures.mjs'
+import { ping, sh, transport } from '../support/mcp.mjs'
+import { assert, openWitness, program } from '../support/prelude.mjs'
 import { forScripts, NO_SESSIONS, posixTests, removeFolder } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
 
 const { describe, test: anyTest } = posixTests(NO_SESSIONS)
 const { Client } = await importPeer('@modelcontextprotocol/sdk/client/index.js')
 const stock = await importPeer('@modelcontextprotocol/sdk/client/stdio.js')
 const peer = (name) => fileURLToPath(new URL(`../peers/${name}`, import.meta.url))
 const root = fileURLToPath(new URL('../..', import.meta.url))
+
 const everything = createRequire(peer('index.mjs')).resolve(
   '@modelcontextprotocol/server-everything/dist/index.js',
 )
 
 const options = { timeout: 300_000 }
+
 /** Shorter than the time limit after which the fixtures end themselves. */
 const test = (name, body) => anyTest(name, { timeout: 45_000 }, body)
-const FOR_EVER = 1e8
 const GONE_WITHIN_MS = 30_000
-const ping = { jsonrpc: '2.0', id: 1, method: 'ping' }
-
 const direct = { command: process.execPath, args: [...forScripts, everything, 'stdio'], stderr: 'ignore' }
-const sh = (line, ...args) => ({ command: 'sh', args: ['-c', line, 'sh', ...args], stderr: 'ignore' })
 
 /** A server behind a wrapper that `leaves` or `stays`, with a helper that has become a daemon. */
 function wrapped(t, what) {
@@ -52,17 +48,6 @@ function wrapped(t, what) {
       assert.ok(process.kill(server, 0))
     },
   }
-}
-
-/** A transport that is closed with the test, and the calls of its callbacks. */
-function transport(t, parameters, Transport = StdioClientTransport) {
-  const it = new Transport({ graceMs: FOR_EVER, ...parameters })
-  const calls = { closed: 0, errors: [], messages: [] }
-  it.onclose = () => calls.closed++
-  it.onerror = (error) => calls.errors.push(error)
-  it.onmessage = (message) => calls.messages.push(message)
-  t.after(() => it.run?.cancel({ signal: 'SIGKILL' }))
-  return Object.assign(it, { calls })
 }
 
 /** Connects a client to a server through a transport. */
@@ -278,46 +263,6 @@ describe('start', options, () => {
   })
 })
 
-describe('send', options, () => {
-  const large = { ...ping, params: { text: 'x'.repeat(4 << 20) } }
-
-  test('waits for a server that does not read', async (t) => {
-    const line = 'trap "exec cat >/dev/null" USR1; echo up >&2; while :; do sleep 0.01; done'
-    const it = transport(t, { ...sh(line), stderr: 'pipe' })
-    await Promise.all([once(it.stderr, 'data'), it.start()])
-    let isSent = false
-    const sent = it.send(large).then(() => {
-      isSent = true
-    })
-    assert.ok(it.run.stdin.writableLength > 0)
-    assert.equal(isSent, false)
-    it.run.kill('SIGUSR1')
-    await sent
-    assert.equal(it.run.stdin.writableLength, 0)
-    await it.close()
-  })
-
-  test('rejects if the server exits before it has read the message', async (t) => {
-    const it = transport(t, sh('exec sleep 1000'))
-    await it.start()
-    const sent = it.send(large)
-    it.run.kill('SIGKILL')
-    await assert.rejects(sent)
-    await it.close()
-    assert.equal(it.calls.closed, 1)
-  })
-
-  test('rejects before the start and after close()', async (t) => {
-    const it = transport(t, sh('exec cat >/dev/null'))
-    await assert.rejects(it.send(ping), /Not connected/)
-    await it.start()
-    const closed = it.close()
-    await assert.rejects(it.send(ping), /Not connected/)
-    await closed
-    await assert.rejects(it.send(ping), /Not connected/)
-  })
-})
-
 describe('close', options, () => {
   test('works before and during the start, and several times', async (t) => {
     const it = transport(t, sh('exec cat >/dev/null'))
@@ -372,50 +317,4 @@ test('close does not wait for the stdout of a process that it could not end', as
   await assert.rejects(it.close(), { code: 'ERR_OWNED_CANCEL_FAILED' })
   assertAlive(witness)
   assert.deepEqual([it.calls.closed, it.pid], [1, null])
-})
-
-describe('the output of a server', options, () => {
-  test('is delivered completely before onclose', async (t) => {
-    const count = 20_000
-    const it = transport(t, sh(`yes '{"jsonrpc":"2.0","method":"n"}' | head -n ${count}`))
-    const received = new Promise((resolve) => {
-      it.onclose = () => resolve(it.calls.messages.length)
-    })
-    await it.start()
-    assert.equal(await received, count)
-    assert.deepEqual(it.calls.errors, [])
-  })
-
-  test('that is not a message causes an error, and the next message is delivered', async (t) => {
-    const it = transport(t, sh(`echo hello; echo '{"jsonrpc":"2.0","method":"n"}'`))
-    const closed = new Promise((resolve) => {
-      it.onclose = resolve
-    })
-    await it.start()
-    await closed
-    assert.deepEqual([it.calls.errors.length, it.calls.messages.length], [1, 1])
-  })
-
-  test('causes an error and ends the server if one message is too long', async (t) => {
-    const it = transport(t, { ...sh('yes | tr -d "\\n"'), maxBufferSize: 100_000, closeMs: 10 })
-    const closed = new Promise((resolve) => {
-      it.onclose = resolve
-    })
-    await it.start()
-    await closed
-    assert.match(it.calls.errors[0].message, /exceeded maximum size/)
-    assert.equal(it.run.state, 'exited')
-  })
-
-  test('on stderr can be read from its start', async (t) => {
-    const it = transport(t, { ...sh('echo early >&2'), stderr: 'pipe' })
-    const said = text(it.stderr)
-    await it.start()
-    assert.equal(await said, 'early\n')
-    await it.close()
-    // The first stream has ended with its server, so this is a new one.
-    await it.start()
-    assert.equal(await text(it.stderr), 'early\n')
-    assert.equal(transport(t, sh('')).stderr, null)
-  })
 })

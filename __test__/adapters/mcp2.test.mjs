@@ -1,6 +1,5 @@
 // spawn-owned/mcp with version 2 of the SDK (@modelcontextprotocol/client): its real Client with a
 // real server, in a folder in which only that version is installed, or both.
-import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { cpSync, mkdirSync, mkdtempSync, symlinkSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -8,9 +7,8 @@ import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { freshRegistry } from '../support/bots.mjs'
-import { program } from '../support/fixtures.mjs'
+import { assert, openWitness, program } from '../support/prelude.mjs'
 import { forScripts, NO_LINKS, posixTests, removeFolder } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
 
 const { test } = posixTests(NO_LINKS)
 const root = fileURLToPath(new URL('../..', import.meta.url))

@@ -1,14 +1,11 @@
 // A command can make a daemon start a process. If the daemon is older than the run, the process
 // belongs to the daemon, and the run never ends it.
-import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createServer } from 'node:net'
-import { test } from 'node:test'
 import { spawnOwned } from 'spawn-owned'
 import { assertAlive } from '../support/bots.mjs'
-import { program } from '../support/fixtures.mjs'
-import { openWitness } from '../support/witness.mjs'
+import { assert, openWitness, program, test } from '../support/prelude.mjs'
 
 const connectsToDaemon = `require('node:net').connect(Number(process.argv[1]), '127.0.0.1').on('data', () => {})`
 

@@ -1,14 +1,12 @@
 // An MCP server that starts a browser, as agents use it: its launcher detaches the browser, and the
 // browser starts helpers that detach themselves. Nothing may be left after any end of the server or
 // the bot. The test looks for processes that name the home directory of the server.
-import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
-import { describe, test } from 'node:test'
 import { childrenOf, freshRegistry, killWithHelpers, stateOf, supervise, until } from '../support/bots.mjs'
 import { browser, openProfile, withoutBrowser } from '../support/browser.mjs'
-import { script } from '../support/fixtures.mjs'
+import { assert, describe, script, test } from '../support/prelude.mjs'
 import { isNode } from '../support/system.mjs'
 
 const options = {

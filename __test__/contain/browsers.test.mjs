@@ -1,14 +1,12 @@
 // A browser and its helpers end at each stage of the browser's life, for each way in which a run
 // can end. Two independent checks prove it: the pipe that they have as stderr, and a search for
 // processes that name the profile.
-import assert from 'node:assert/strict'
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { describe, test } from 'node:test'
 import { promisify } from 'node:util'
 import { assertAlive, assertGone, freshRegistry, startBot, supervise } from '../support/bots.mjs'
 import { openProfile, stages, starts, withoutBrowser } from '../support/browser.mjs'
-import { openWitness } from '../support/witness.mjs'
+import { assert, describe, openWitness, test } from '../support/prelude.mjs'
 
 const options = { timeout: 180_000, skip: withoutBrowser }
 const together = { ...options, concurrency: 2 }

@@ -1,6 +1,5 @@
 // A cgroup changes how a tree is contained, but not how a run lives and ends. These tests end runs
 // in a cgroup in each possible way.
-import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import {
   chmodSync,
@@ -27,12 +26,11 @@ import {
 } from '../support/bots.mjs'
 import { assertOver, inCgroup, standing } from '../support/cgroup-runs.mjs'
 import { foreignCgroup, moveInto, runCgroups, unavailable } from '../support/cgroups.mjs'
-import { program } from '../support/fixtures.mjs'
 import { treeNamed } from '../support/hostile-trees.mjs'
 import { kept, owned } from '../support/orphans.mjs'
+import { assert, CLEANED_UP, openWitness, program } from '../support/prelude.mjs'
 import { service } from '../support/services.mjs'
 import { linuxTests, NO_CGROUPS } from '../support/system.mjs'
-import { CLEANED_UP, openWitness } from '../support/witness.mjs'
 
 const { describe, test } = linuxTests(NO_CGROUPS)
 

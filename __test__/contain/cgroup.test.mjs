@@ -1,6 +1,5 @@
 // Runs in their own cgroup: each process in the cgroup ends with the run, whatever session or group
 // it is in. No other process ends.
-import assert from 'node:assert/strict'
 import { existsSync, readFileSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { list, spawnOwned } from 'spawn-owned'
@@ -30,11 +29,10 @@ import {
   runCgroups,
   unavailable,
 } from '../support/cgroups.mjs'
-import { program } from '../support/fixtures.mjs'
 import { hostileTrees, treeNamed } from '../support/hostile-trees.mjs'
 import { assertReport, crashed, crashedAs, kept, owned } from '../support/orphans.mjs'
+import { assert, openWitness, program } from '../support/prelude.mjs'
 import { linuxTests, NO_CGROUPS } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
 
 const { describe, test } = linuxTests(NO_CGROUPS)
 

@@ -1,9 +1,7 @@
 // Bots in their own PID namespaces, as in containers. The tests show what docs/containers.md says
 // about PID 1, its signals and its zombies, about registries that outlive a container, and about
 // low PIDs.
-import assert from 'node:assert/strict'
 import { closeSync, openSync } from 'node:fs'
-import { describe, test } from 'node:test'
 import {
   assertAlive,
   assertGone,
@@ -15,10 +13,9 @@ import {
   stateOf,
   until,
 } from '../support/bots.mjs'
-import { program } from '../support/fixtures.mjs'
 import { namespace, withoutNamespace } from '../support/namespace.mjs'
+import { assert, describe, openWitness, program, test } from '../support/prelude.mjs'
 import { isLinux, NO_NAMESPACES } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
 
 const options = { timeout: 60_000, skip: isLinux ? withoutNamespace : NO_NAMESPACES }
 const GONE_MS = 30_000

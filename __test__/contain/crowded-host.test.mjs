@@ -1,16 +1,14 @@
 // The cost of a bot does not depend on the number of processes on the host. The tests use the
 // kernel's count of the reads by this process (`syscr` in /proc/self/io): a scan of all processes
 // takes at least one read for each.
-import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { setTimeout as delay } from 'node:timers/promises'
 import { freshRegistry, supervise } from '../support/bots.mjs'
-import { program } from '../support/fixtures.mjs'
+import { assert, openWitness, program } from '../support/prelude.mjs'
 import { linuxTests } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
 
 const { describe, test } = linuxTests('counts reads of /proc')
 

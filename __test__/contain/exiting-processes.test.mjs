@@ -1,13 +1,9 @@
 // An exiting process loses its environment before its file descriptors. It exists until it has lost
 // both, and so does its run.
-import assert from 'node:assert/strict'
-import { describe, test } from 'node:test'
 import { assertGone, gone } from '../support/bots.mjs'
-import { program } from '../support/fixtures.mjs'
 import { crashed } from '../support/orphans.mjs'
+import { assert, describe, options, program, test } from '../support/prelude.mjs'
 import { linuxOnly, NO_PROC, rootOnly } from '../support/system.mjs'
-
-const options = { timeout: 120_000 }
 
 /**
  * The PID of the fixture's daemon. A process whose main thread has exited shows no arguments, but

@@ -1,11 +1,19 @@
 // A hostile tree ends completely when it is cancelled and when its root process exits, with pipes
 // and with a terminal.
 // (When the bot is killed: bot-killed.test.mjs. When the keeper is killed: keeper-killed.test.mjs.)
-import assert from 'node:assert/strict'
-import { describe, test } from 'node:test'
 import { cancel, spawnOwned } from 'spawn-owned'
-import { program } from '../support/fixtures.mjs'
 import { hastyWrappers, hostileTrees, missingTrees, treeNamed } from '../support/hostile-trees.mjs'
+import {
+  assert,
+  CLEANED_UP,
+  describe,
+  FOR_EVER,
+  NEWBORN,
+  openWitness,
+  options,
+  program,
+  test,
+} from '../support/prelude.mjs'
 import { instant } from '../support/random.mjs'
 import {
   GRACE_FOR_ALL_MS,
@@ -15,12 +23,9 @@ import {
   WINE_CANNOT_ASK,
   WINE_CONNECTS_NO_STREAMS,
 } from '../support/system.mjs'
-import { CLEANED_UP, NEWBORN, openWitness } from '../support/witness.mjs'
 
-const FOR_EVER = 1e8
 const SHORT_GRACE = 250
 // Shorter than the time after which the fixtures exit by themselves, so that a hang fails the test.
-const options = { timeout: 120_000 }
 
 /**
  * How a command is started. `start` runs a command. `startHolding` also passes it the witness, from

@@ -1,13 +1,11 @@
 // Bots that are runs of another bot. The outer keeper is an ancestor of all their processes, their
 // environment names runs that are not theirs, and they can reap the run that they live in.
-import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
 import { closeSync, constants, openSync, writeSync } from 'node:fs'
 import { Socket } from 'node:net'
 import { dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
-import { describe, test } from 'node:test'
 import {
   assertAlive,
   assertGone,
@@ -20,9 +18,9 @@ import {
   supervise,
   until,
 } from '../support/bots.mjs'
-import { script } from '../support/fixtures.mjs'
 import { treeNamed, treeOptions } from '../support/hostile-trees.mjs'
 import { assertReport } from '../support/orphans.mjs'
+import { assert, describe, openWitness, options, script, test } from '../support/prelude.mjs'
 import {
   forScripts,
   linuxOnly,
@@ -32,9 +30,7 @@ import {
   nodeOnly,
   posixOnly,
 } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
 
-const options = { timeout: 120_000 }
 const together = { timeout: 600_000, concurrency: 3 }
 
 /**

@@ -1,13 +1,11 @@
 // Bots that are services of a real systemd. The tests show what docs/systemd.md says about stop,
 // crash and restart. Each bot has two runs that clean up on SIGTERM; one of them is to be kept. The
 // cgroups of systemd show which processes are left, and a log shows what happened.
-import assert from 'node:assert/strict'
 import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { describe, test } from 'node:test'
 import { until } from '../support/bots.mjs'
-import { script } from '../support/fixtures.mjs'
+import { assert, describe, script, test } from '../support/prelude.mjs'
 import { removeFolder } from '../support/system.mjs'
 import { bootSystemd, withoutSystemd } from '../support/systemd.mjs'
 

@@ -1,11 +1,9 @@
 // A bot that is PID 1 or a child subreaper: keepers that lose their zygote become its children.
-import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
-import { describe, test } from 'node:test'
 import { promisify } from 'node:util'
 import { freshRegistry } from '../support/bots.mjs'
-import { program, script } from '../support/fixtures.mjs'
 import { namespace, withoutNamespace } from '../support/namespace.mjs'
+import { assert, describe, program, script, test } from '../support/prelude.mjs'
 import { isLinux } from '../support/system.mjs'
 
 const options = { timeout: 60_000 }

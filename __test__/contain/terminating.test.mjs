@@ -1,15 +1,21 @@
 // Between the first signal and SIGKILL, each process of the tree gets the signal exactly once. This
 // also holds for a process that starts, leaves the session or executes another program in that
 // time, and for any size of the tree.
-import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
-import { describe, test } from 'node:test'
 import { spawnOwned } from 'spawn-owned'
 import { isHelper, statOf } from '../support/bots.mjs'
-import { program } from '../support/fixtures.mjs'
+import {
+  assert,
+  CLEANED_UP,
+  describe,
+  NEWBORN,
+  openWitness,
+  options,
+  program,
+  test,
+} from '../support/prelude.mjs'
 import { instant, sequence } from '../support/random.mjs'
 import { linuxOnly, NO_SIGNALS, NO_SUBREAPER, posixOnly } from '../support/system.mjs'
-import { CLEANED_UP, NEWBORN, openWitness } from '../support/witness.mjs'
 
 /**
  * A process that gets no signal keeps its run open for this long. A process that gets it ends at
@@ -19,8 +25,6 @@ const GRACE_MS = 20_000
 const LATE_MS = 8_000
 const TWICE = 'x'
 const SEED = 17
-
-const options = { timeout: 120_000 }
 
 /**
  * Starts a tree whose processes fork, call setsid, double-fork and execute programs. The caller

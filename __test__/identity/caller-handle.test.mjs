@@ -1,16 +1,13 @@
 // A caller can hold an old ChildProcess or remember an old PID. They never mean the process that
 // has the PID now.
-import assert from 'node:assert/strict'
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { describe, test } from 'node:test'
 import { promisify } from 'node:util'
 import { captureStartToken } from 'spawn-owned'
 import { assertAlive, assertGone, freshRegistry, supervise, until } from '../support/bots.mjs'
-import { program, script } from '../support/fixtures.mjs'
 import { namespace, withoutNamespace } from '../support/namespace.mjs'
+import { assert, describe, openWitness, program, script, test } from '../support/prelude.mjs'
 import { linuxTests, NO_NAMESPACES, NO_SESSIONS, posixOnly } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
 
 // PID 1 of the namespace must reap orphans, or no PID becomes free. A shell does. The second
 // command keeps the shell from executing the first one in its place.

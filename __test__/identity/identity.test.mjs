@@ -1,10 +1,8 @@
 // Start tokens as JavaScript sees them, and the operations that use them on kernels without pidfds
 // (SPAWN_OWNED_FORCE_FALLBACK, for tests).
-import assert from 'node:assert/strict'
 import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readFileSync, readlinkSync } from 'node:fs'
-import { describe, test } from 'node:test'
 import { captureStartToken, isSameProcess } from 'spawn-owned'
 import {
   altered,
@@ -20,13 +18,11 @@ import {
   supervise,
   until,
 } from '../support/bots.mjs'
-import { program } from '../support/fixtures.mjs'
 import { treeNamed } from '../support/hostile-trees.mjs'
 import { namespace, withoutNamespace } from '../support/namespace.mjs'
+import { assert, describe, openWitness, options, program, test } from '../support/prelude.mjs'
 import { isWindows, linuxOnly, NO_PIDFDS, NO_PROC, NO_ZOMBIES, posixOnly } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
 
-const options = { timeout: 120_000 }
 const inNamespace = { ...options, skip: withoutNamespace }
 const together = { timeout: 600_000, concurrency: 3 }
 

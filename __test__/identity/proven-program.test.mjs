@@ -1,11 +1,10 @@
 // spawnOwned does not wait for the exec of a program that was executed before
 // (src/spawn/unix/exec_cache.rs). These tests let that exec fail.
-
-import assert from 'node:assert/strict'
 import { chmodSync, copyFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { spawnOwned } from 'spawn-owned'
+import { assert } from '../support/prelude.mjs'
 import { NO_INTERPRETERS, posixTests } from '../support/system.mjs'
 
 const { after, before, describe, it } = posixTests(NO_INTERPRETERS)

@@ -1,10 +1,8 @@
 // Only the key in a cookie proves that a process is a member of a run. The run id does not: callers
 // choose run ids and reuse them.
-import assert from 'node:assert/strict'
 import { spawn, spawnSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { readFileSync } from 'node:fs'
-import { describe, test } from 'node:test'
 import {
   assertAlive,
   assertGone,
@@ -18,13 +16,11 @@ import {
   supervise,
   until,
 } from '../support/bots.mjs'
-import { program } from '../support/fixtures.mjs'
 import { treeNamed } from '../support/hostile-trees.mjs'
 import { assertReport, crashed, crashedAs, owned } from '../support/orphans.mjs'
+import { assert, describe, openWitness, options, program, test } from '../support/prelude.mjs'
 import { linuxOnly, NO_SETSID } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
 
-const options = { timeout: 120_000 }
 const tree = treeNamed('double-fork-daemon')
 
 /** The cookie of a process, as the kernel shows it. */

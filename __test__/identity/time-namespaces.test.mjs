@@ -1,11 +1,10 @@
 // A start token uses the clock of the reader's time namespace. A token from another clock cannot be
 // compared.
-import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import { describe, test } from 'node:test'
 import { captureStartToken } from 'spawn-owned'
 import { assertAlive, assertGone, startBot } from '../support/bots.mjs'
 import { crashed, owned } from '../support/orphans.mjs'
+import { assert, describe, test } from '../support/prelude.mjs'
 import { isLinux, NO_NAMESPACES } from '../support/system.mjs'
 
 /** A command prefix that runs the rest with a boot clock that is a day ahead. */

@@ -1,16 +1,13 @@
 // When a bot ends in any way, its runs end too, and no other process has to clean up later.
 // STRESS_ROUNDS=1000 kills that many bots instead of a few. SEED repeats the instants of an earlier
 // run.
-import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { after, describe, test } from 'node:test'
 import { freshRegistry } from '../support/bots.mjs'
-import { script } from '../support/fixtures.mjs'
 import { hostileTrees, missingTrees, treeNamed, treeOptions } from '../support/hostile-trees.mjs'
+import { after, assert, describe, openWitness, script, test } from '../support/prelude.mjs'
 import { instant, randomFor, seed } from '../support/random.mjs'
 import { notUnderWine, WINE_CANNOT_ASK, WINE_LETS_SLIP } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
 
 const WITHIN_MS = 3000
 const KILLS = Number(process.env.STRESS_ROUNDS ?? 39)

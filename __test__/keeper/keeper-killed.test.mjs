@@ -1,19 +1,15 @@
 // A run whose keeper is killed ends as `lost`. The zygote ends it, because it adopts the whole
 // tree. If the zygote is dead too, the bot ends the run through its process group and its cookie.
 // No other process is signalled.
-import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync } from 'node:fs'
-import { describe, test } from 'node:test'
 import { spawnOwned } from 'spawn-owned'
 import { isHelper, statOf, until } from '../support/bots.mjs'
-import { program } from '../support/fixtures.mjs'
 import { hostileTrees, treeNamed } from '../support/hostile-trees.mjs'
+import { assert, describe, openWitness, options, program, test } from '../support/prelude.mjs'
 import { linuxOnly, NO_KEEPER, NO_SETSID, NO_SUBREAPER, posixOnly } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
 
-const options = { timeout: 120_000 }
 /** The zygote can end only processes that it adopts, which needs a child subreaper. */
 const withSubreaper = linuxOnly(NO_SUBREAPER, options)
 const withKeeper = posixOnly(NO_KEEPER, options)

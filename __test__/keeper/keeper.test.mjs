@@ -1,7 +1,6 @@
 // Keeper and zygote: the errors when they cannot be used, and how little other processes see of
 // them.
 // (When a keeper is killed: keeper-killed.test.mjs.)
-import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
 import {
@@ -19,7 +18,7 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { output, record, spawn, spawnOwned } from '../fixtures/side-by-side.mjs'
-import { program, script } from '../support/fixtures.mjs'
+import { assert, openWitness, program, READY, script } from '../support/prelude.mjs'
 import {
   KEEPERS_ENVIRONMENT,
   linuxTests,
@@ -29,7 +28,6 @@ import {
   notInDeno,
   rootOnly,
 } from '../support/system.mjs'
-import { openWitness, READY } from '../support/witness.mjs'
 
 const { describe, test } = linuxTests(NO_PROC)
 

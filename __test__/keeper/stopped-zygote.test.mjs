@@ -1,10 +1,8 @@
 // A command can stop the zygote, because it runs as the same user. That must not block the bot.
-import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
-import { describe, test } from 'node:test'
 import { promisify } from 'node:util'
 import { freshRegistry } from '../support/bots.mjs'
-import { script } from '../support/fixtures.mjs'
+import { assert, describe, script, test } from '../support/prelude.mjs'
 import { isLinux } from '../support/system.mjs'
 
 const options = { timeout: 60_000, skip: !isLinux && 'reads /proc' }

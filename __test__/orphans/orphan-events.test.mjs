@@ -1,10 +1,8 @@
 // Orphan events and the lines of the event log: one of each for every decision, with the same
 // content, before the first signal and after the end.
-import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { existsSync, mkdirSync, readFileSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { describe, test } from 'node:test'
 import { captureStartToken } from 'spawn-owned'
 import {
   altered,
@@ -17,8 +15,8 @@ import {
   supervise,
   until,
 } from '../support/bots.mjs'
-import { program } from '../support/fixtures.mjs'
 import { crashed, crashedAs, kept, mistaken, owned } from '../support/orphans.mjs'
+import { assert, CLEANED_UP, describe, program, test } from '../support/prelude.mjs'
 import {
   isWindows,
   linuxOnly,
@@ -27,7 +25,6 @@ import {
   NOT_FROM_OUTSIDE,
   posixOnly,
 } from '../support/system.mjs'
-import { CLEANED_UP } from '../support/witness.mjs'
 
 const options = { timeout: 30_000 }
 const together = { timeout: 60_000, concurrency: 4 }

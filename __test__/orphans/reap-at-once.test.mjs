@@ -1,15 +1,18 @@
 // Concurrent calls of reapOrphans, in several bots and in one: each orphan is ended once and
 // reported once.
-import assert from 'node:assert/strict'
-import { describe, test } from 'node:test'
 import { assertAlive, assertGone, fileHas, freshRegistry, startBot, supervise } from '../support/bots.mjs'
-import { program } from '../support/fixtures.mjs'
 import { assertReport, crashed, GRACE_MS, kept } from '../support/orphans.mjs'
+import {
+  assert,
+  CLEANED_UP,
+  describe,
+  openWitness,
+  options,
+  program,
+  test,
+  together,
+} from '../support/prelude.mjs'
 import { isWindows, NO_DESCRIPTOR_LIMIT, posixOnly } from '../support/system.mjs'
-import { CLEANED_UP, openWitness } from '../support/witness.mjs'
-
-const options = { timeout: 120_000 }
-const together = { timeout: 600_000, concurrency: 4 }
 
 describe('two bots that reap at the same time', together, () => {
   const ORPHANS = 20

@@ -1,8 +1,6 @@
 // Many processes and supervisors act on the same run at once: they cancel, reap and adopt it.
 // Exactly one action happens, completely, and all callers get the same result.
 // (reap-at-once.test.mjs has two concurrent reapers.)
-import assert from 'node:assert/strict'
-import { describe, test } from 'node:test'
 import {
   assertAlive,
   assertGone,
@@ -13,10 +11,9 @@ import {
   supervise,
 } from '../support/bots.mjs'
 import { assertReport, crashed, kept, owned } from '../support/orphans.mjs'
+import { assert, CLEANED_UP, describe, options, test } from '../support/prelude.mjs'
 import { NO_SHELL, posixOnly } from '../support/system.mjs'
-import { CLEANED_UP } from '../support/witness.mjs'
 
-const options = { timeout: 120_000 }
 const together = { timeout: 600_000, concurrency: 3 }
 
 /**

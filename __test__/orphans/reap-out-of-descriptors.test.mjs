@@ -1,7 +1,6 @@
 // A bot with few free file descriptors cannot inspect every process. It must not report a process
 // as dead that it could not inspect. It drops no entry, and reaps when descriptors are free again.
 // (reap-at-once.test.mjs has a run without a keeper.)
-import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import {
@@ -13,13 +12,12 @@ import {
   startBot,
   until,
 } from '../support/bots.mjs'
-import { script } from '../support/fixtures.mjs'
 import { kept, owned } from '../support/orphans.mjs'
+import { assert, options, script } from '../support/prelude.mjs'
 import { NO_DESCRIPTOR_LIMIT, posixTests } from '../support/system.mjs'
 
 const { describe, test } = posixTests(NO_DESCRIPTOR_LIMIT)
 
-const options = { timeout: 120_000 }
 /** The tests mostly wait for a file descriptor that never becomes free. */
 const together = { timeout: 600_000, concurrency: 6 }
 

@@ -1,11 +1,10 @@
 // A PID in the registry belongs to another process now. The tests reuse PIDs for real, with
 // ns_last_pid in a PID namespace of their own. No bystander is signalled, and no orphan is missed.
 // REUSE_ROUNDS=1000 sets the rounds per kind.
-import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
-import { script } from '../support/fixtures.mjs'
 import { namespace, withoutNamespace } from '../support/namespace.mjs'
+import { assert, script } from '../support/prelude.mjs'
 import { linuxTests, NO_NAMESPACES } from '../support/system.mjs'
 
 const { describe, test } = linuxTests(NO_NAMESPACES)

@@ -1,8 +1,6 @@
 // The arguments of reapOrphans: dry run, policy, and invalid values.
-import assert from 'node:assert/strict'
 import { readdirSync } from 'node:fs'
 import { dirname } from 'node:path'
-import { describe, test } from 'node:test'
 import {
   altered,
   assertAlive,
@@ -16,10 +14,8 @@ import {
   until,
 } from '../support/bots.mjs'
 import { assertReport, crashed, crashedAs, kept, mistaken, owned } from '../support/orphans.mjs'
+import { assert, describe, options, test, together } from '../support/prelude.mjs'
 import { NO_KEEPER, posixOnly } from '../support/system.mjs'
-
-const options = { timeout: 120_000 }
-const together = { timeout: 600_000, concurrency: 4 }
 
 describe('a dry run', together, () => {
   test(

@@ -1,9 +1,7 @@
 // Processes that reapOrphans must never signal: unproven process groups, reused PIDs, entries that
 // name a protected process, and processes of other users.
-import assert from 'node:assert/strict'
 import { chownSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { describe, test } from 'node:test'
 import { captureStartToken } from 'spawn-owned'
 import {
   assertAlive,
@@ -20,10 +18,10 @@ import {
   supervise,
   until,
 } from '../support/bots.mjs'
-import { program } from '../support/fixtures.mjs'
 import { treeNamed } from '../support/hostile-trees.mjs'
 import { namespace, withoutNamespace } from '../support/namespace.mjs'
 import { assertReport, crashed, crashedAs, GRACE_MS, kept, mistaken, owned } from '../support/orphans.mjs'
+import { assert, describe, openWitness, options, program, test, together } from '../support/prelude.mjs'
 import {
   isWindows,
   NO_GROUPS,
@@ -33,10 +31,7 @@ import {
   notInDeno,
   posixOnly,
 } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
 
-const options = { timeout: 120_000 }
-const together = { timeout: 600_000, concurrency: 4 }
 const asRoot = { ...options, skip: isWindows ? NO_USERS : process.getuid() !== 0 && 'needs root' }
 const inNamespace = { ...options, skip: withoutNamespace }
 

@@ -1,11 +1,8 @@
 // survey(): the processes of every run and the state of its owner.
-import assert from 'node:assert/strict'
-import { test } from 'node:test'
 import { createSupervisor } from 'spawn-owned'
 import { freshRegistry, startBot } from '../support/bots.mjs'
-import { program } from '../support/fixtures.mjs'
+import { assert, openWitness, program, test } from '../support/prelude.mjs'
 import { NO_SESSIONS, posixOnly } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
 
 const options = { timeout: 30_000 }
 

@@ -1,11 +1,9 @@
 // Suspects: processes without a registry entry that look like agents. Which processes are
 // suspected, which are not, and that only `force` ends them.
-import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, readFileSync, symlinkSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { describe, test } from 'node:test'
 import { captureStartToken, suspectPatterns } from 'spawn-owned'
 import {
   assertAlive,
@@ -16,11 +14,10 @@ import {
   stateOf,
   supervise,
 } from '../support/bots.mjs'
-import { program } from '../support/fixtures.mjs'
 import { crashed } from '../support/orphans.mjs'
+import { assert, describe, openWitness, program, test } from '../support/prelude.mjs'
 import { agent, agentScript, child, project, stray } from '../support/strays.mjs'
 import { isWindows, NO_PROC, posixOnly } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
 
 const options = { timeout: 30_000 }
 const together = { timeout: 120_000, concurrency: 4 }

@@ -1,17 +1,15 @@
 // watchOrphans detects the death of an owner at once. With `autoKill` it ends confirmed orphans. It
 // never ends suspects.
-import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, mkdirSync, readFileSync, symlinkSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { assertAlive, assertGone, freshRegistry, supervise, until } from '../support/bots.mjs'
-import { program } from '../support/fixtures.mjs'
 import { treeNamed } from '../support/hostile-trees.mjs'
 import { kept, owned } from '../support/orphans.mjs'
+import { assert, describe, program, test } from '../support/prelude.mjs'
 import { project, stray } from '../support/strays.mjs'
 import { isWindows, NO_KEEPER, NO_LINKS, NO_PROC, posixOnly } from '../support/system.mjs'
 

@@ -1,5 +1,4 @@
 // The package inside a bundle and inside an Electron archive: it works, or the error says what to set.
-import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { copyFileSync, cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -7,6 +6,7 @@ import { join } from 'node:path'
 import { builtFolder } from '../../scripts/packages.mjs'
 import { packageName, thisTarget } from '../../scripts/targets/list.mjs'
 import { root } from '../../scripts/tools.mjs'
+import { assert } from '../support/prelude.mjs'
 import { describe, sources, test } from '../support/sources.mjs'
 import { isNode } from '../support/system.mjs'
 

@@ -1,12 +1,11 @@
 // A fresh clone: npm can install its dependencies from the lock files, with every version of them.
-import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { copyFileSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { describe, test } from 'node:test'
 import { isInstalled } from '../../scripts/dependencies.mjs'
 import { root } from '../../scripts/tools.mjs'
+import { assert, describe, test } from '../support/prelude.mjs'
 import { posixOnly } from '../support/system.mjs'
 
 const NO_NPM = 'what npm installs does not depend on the system, and under Wine there is no npm'

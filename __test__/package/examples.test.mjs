@@ -1,14 +1,13 @@
 // The example projects: strict TypeScript that Node can also run without a build.
-import assert from 'node:assert/strict'
 import { execFile, spawnSync } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
-import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { sourcesWithPeers } from '../peers/index.mjs'
 import { builtExample } from '../support/examples.mjs'
+import { assert, test } from '../support/prelude.mjs'
 import { NO_LINKS, NO_SIGNALS, nodeOnly, posixOnly } from '../support/system.mjs'
 
 const require = createRequire(import.meta.url)

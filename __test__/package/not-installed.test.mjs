@@ -1,13 +1,12 @@
 // Where the native addon is searched, and the errors when it is missing.
-import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { copyFileSync, cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { builtFolder } from '../../scripts/packages.mjs'
 import { packageName, targets, thisTarget } from '../../scripts/targets/list.mjs'
+import { assert, describe, test } from '../support/prelude.mjs'
 import { NO_KEEPER, posixOnly } from '../support/system.mjs'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))

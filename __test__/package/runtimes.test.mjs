@@ -1,16 +1,15 @@
 // docs/runtimes.md and scripts/runtimes name tests and runtimes that exist. Also tests behaviour
 // that differs in Bun and Deno.
-import assert from 'node:assert/strict'
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { spawnOwned } from 'spawn-owned'
 import { table } from '../../scripts/runtimes/document.mjs'
 import { readResults } from '../../scripts/runtimes/junit.mjs'
 import { allFiles, reasons, sample } from '../../scripts/runtimes/plan.mjs'
 import { runtimes } from '../../scripts/runtimes/runtimes.mjs'
+import { assert, describe, test } from '../support/prelude.mjs'
 import { isNode } from '../support/system.mjs'
 
 const page = readFileSync(fileURLToPath(new URL('../../docs/runtimes.md', import.meta.url)), 'utf8')

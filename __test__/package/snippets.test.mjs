@@ -1,14 +1,12 @@
 // The snippets of the documents compile in a strict TypeScript project, and those that can run do
 // run.
-
-import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { chmodSync, cpSync, mkdirSync, mkdtempSync, readdirSync, rmSync, symlinkSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { delimiter, dirname, join } from 'node:path'
-import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { assert, test } from '../support/prelude.mjs'
 import { allSnippets } from '../support/snippets.mjs'
 import { NO_LINKS, nodeOnly, posixOnly } from '../support/system.mjs'
 import { assertCompiles } from '../support/types.mjs'

@@ -1,11 +1,9 @@
 // spawn-owned/node-pty has the API of node-pty. The tests use it as callers of node-pty do.
-import assert from 'node:assert/strict'
 import { constants } from 'node:os'
 import { PassThrough } from 'node:stream'
-import { describe, test } from 'node:test'
 import { list } from 'spawn-owned'
 import * as pty from 'spawn-owned/node-pty'
-import { program } from '../support/fixtures.mjs'
+import { assert, describe, openWitness, program, test } from '../support/prelude.mjs'
 import {
   isWindows,
   NO_SIGNALS,
@@ -14,7 +12,6 @@ import {
   posixOnly,
   WINE_CONNECTS_NO_STREAMS,
 } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
 
 const options = { timeout: 30_000 }
 const { SIGHUP, SIGTERM } = constants.signals

@@ -1,14 +1,12 @@
 // A run with a terminal lives and ends like any other: deadlines, idle timeout, scopes, registry,
 // and the death of its bot and its keeper.
 // (Hostile trees with terminals: hostile-trees.test.mjs.)
-import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
-import { describe, test } from 'node:test'
 import { createSupervisor } from 'spawn-owned'
 import { freshRegistry, keeperOf, startBot, until } from '../support/bots.mjs'
-import { program } from '../support/fixtures.mjs'
 import { hostileTrees, treeNamed } from '../support/hostile-trees.mjs'
+import { assert, describe, FOR_EVER, openWitness, program, test } from '../support/prelude.mjs'
 import {
   isWindows,
   linuxOnly,
@@ -23,12 +21,10 @@ import {
   windowsOnly,
 } from '../support/system.mjs'
 import { openTerminal } from '../support/terminal.mjs'
-import { openWitness } from '../support/witness.mjs'
 
 const options = { timeout: 60_000 }
 /** For a group of many tests that run in sequence. */
 const all = { timeout: 600_000 }
-const FOR_EVER = 1e8
 const sh = (t, line, more) => openTerminal(t, 'sh', ['-c', line], more)
 
 /**

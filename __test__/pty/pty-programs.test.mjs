@@ -1,19 +1,16 @@
 // Real programs in a terminal: shells with job control, a REPL, a pager, an editor, a password
 // prompt, a terminal in a terminal.
-import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { program } from '../support/fixtures.mjs'
+import { assert, CLEANED_UP, FOR_EVER, openWitness, program } from '../support/prelude.mjs'
 import { linuxOnly, NO_SETSID, NO_TTY, posixTests } from '../support/system.mjs'
 import { openTerminal } from '../support/terminal.mjs'
-import { CLEANED_UP, openWitness } from '../support/witness.mjs'
 
 const { describe, test } = posixTests(NO_TTY)
 
-const FOR_EVER = 1e8
 const [CTRL_C, CTRL_D, CTRL_Z] = ['\x03', '\x04', '\x1a']
 const options = { timeout: 60_000 }
 

@@ -1,12 +1,10 @@
 // examples/pty-session, used at a terminal.
-import assert from 'node:assert/strict'
 import { createSupervisor } from 'spawn-owned'
 import { assertAlive, assertGone, freshRegistry } from '../support/bots.mjs'
 import { builtExample } from '../support/examples.mjs'
-import { program } from '../support/fixtures.mjs'
+import { assert, openWitness, program } from '../support/prelude.mjs'
 import { NO_TTY, nodeOnly, posixTests } from '../support/system.mjs'
 import { openTerminal } from '../support/terminal.mjs'
-import { openWitness } from '../support/witness.mjs'
 
 const { describe, test } = posixTests(NO_TTY)
 

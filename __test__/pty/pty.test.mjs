@@ -1,11 +1,9 @@
 // A run with a terminal: what the command gets, what the bot gets, and that no data is lost.
-import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
 import { readdirSync, readlinkSync } from 'node:fs'
-import { describe, test } from 'node:test'
 import { spawnOwned } from 'spawn-owned'
-import { script } from '../support/fixtures.mjs'
+import { assert, describe, openWitness, script, test } from '../support/prelude.mjs'
 import {
   isLinux,
   isWindows,
@@ -20,7 +18,6 @@ import {
   WINE_CONNECTS_NO_STREAMS,
 } from '../support/system.mjs'
 import { openTerminal } from '../support/terminal.mjs'
-import { openWitness } from '../support/witness.mjs'
 
 const options = { timeout: 60_000 }
 const sh = (t, line, more) => openTerminal(t, 'sh', ['-c', line], more)

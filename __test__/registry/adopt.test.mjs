@@ -1,17 +1,12 @@
-// Runs that outlive their bot (onOwnerExit: 'keep'): their keeper enforces the deadline and records
-// how they end, and the next bot adopts them.
-import assert from 'node:assert/strict'
+// The next bot adopts runs that outlive their bot (onOwnerExit: 'keep'), and registered processes.
 import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
-import { readFileSync, writeFileSync } from 'node:fs'
+import { writeFileSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
-import { describe, test } from 'node:test'
 import {
   assertAlive,
   assertGone,
   bystander,
-  entriesOf,
   fileHas,
   freshRegistry,
   gone,
@@ -19,13 +14,12 @@ import {
   keeperOf,
   startBot,
   supervise,
-  until,
 } from '../support/bots.mjs'
-import { program, shellScript } from '../support/fixtures.mjs'
-import { elusiveTree, treeNamed, treeOptions } from '../support/hostile-trees.mjs'
+import { treeNamed } from '../support/hostile-trees.mjs'
+import { exited, keeping, keepingUntilOrder, kept } from '../support/kept-runs.mjs'
+import { assert, describe, openWitness, options, program, test } from '../support/prelude.mjs'
 import {
   ENDS_WITH_PARENT,
-  isWindows,
   NO_FIFOS,
   NO_KEEPER,
   NO_SESSIONS,
@@ -33,178 +27,8 @@ import {
   NO_STOPPING,
   posixOnly,
 } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
 
-const options = { timeout: 120_000 }
 const together = { timeout: 600_000, concurrency: 3 }
-
-/** Starts a run to be kept and waits until it is ready. Its bot is alive. */
-async function keeping(t, { tree = elusiveTree(), path, bot, ...more } = {}) {
-  path ??= freshRegistry()
-  bot ??= await startBot(t, path)
-  const witness = openWitness(t)
-  const [command, args] = tree.command(witness.path)
-  const runOptions = { graceMs: 300, onOwnerExit: 'keep', ...more }
-  const { runId, pid } = await bot.ask('spawn', command, args, runOptions)
-  await witness.ready(tree.ready)
-  const next = supervise(path)
-  // The command can be ready before its bot has recorded that it runs.
-  await until(() => next.list({ runId })[0]?.state === 'running', 'the registry lists the run as running')
-  return { bot, next, path, pid, runId, witness }
-}
-
-/** The same run after its bot was SIGKILLed. */
-async function kept(t, more) {
-  const run = await keeping(t, more)
-  await run.bot.kill()
-  return run
-}
-
-/** A run to be kept that exits with the code that `exitWith` sends. */
-async function keepingUntilOrder(t, more) {
-  let exitWith
-  const tree = {
-    ready: 1,
-    command: (path) => {
-      const orderPath = `${path}-order`
-      if (!isWindows) execFileSync('mkfifo', [orderPath])
-      exitWith = (code) => writeFile(orderPath, `${code}\n`)
-      return shellScript('exits-when-told', path, orderPath)
-    },
-  }
-  const run = await keeping(t, { tree, ...more })
-  return { ...run, exitWith }
-}
-
-const exited = ({ path, runId }) =>
-  until(() => entriesOf(path).find((it) => it.runId === runId)?.exit, 'the end is recorded')
-
-describe("a run with onOwnerExit: 'keep'", together, () => {
-  for (const tree of ['cleared-environment', 'half-setsid', 'hydra'].map(treeNamed)) {
-    test(
-      `survives the SIGKILL of its bot completely, and is adopted and cancelled: ${tree.name}`,
-      treeOptions(tree, options),
-      async (t) => {
-        const { next, path, pid, runId, witness } = await kept(t, { tree })
-        assertAlive(witness)
-        const run = await next.adopt(runId)
-        assert.deepEqual([run.runId, run.pid, run.state], [runId, pid, 'running'])
-        assertAlive(witness)
-        const waiting = run.wait()
-        const exit = await run.cancel()
-        assertGone(witness)
-        assert.deepEqual([exit.runId, exit.reason, exit.survivors], [runId, 'manual-cancel', []])
-        assert.deepEqual(await waiting, exit)
-        assert.equal(run.state, 'exited')
-        await fileHas(path, 0)
-      },
-    )
-  }
-
-  test('survives a bot that exits by itself', options, async (t) => {
-    const { bot, next, runId, witness } = await keeping(t)
-    await bot.kill('SIGTERM')
-    assertAlive(witness)
-    await (await next.adopt(runId)).cancel()
-    assertGone(witness)
-  })
-
-  test("survives its bot, while a run with 'kill' of the same bot does not", options, async (t) => {
-    const spared = await keeping(t)
-    const { witness } = await keeping(t, { path: spared.path, bot: spared.bot, onOwnerExit: 'kill' })
-    await spared.bot.kill()
-    await witness.gone(20_000)
-    assertAlive(spared.witness)
-  })
-
-  test(
-    'ends at its deadline after its bot died, and its keeper records that',
-    posixOnly(NO_KEEPER, options),
-    async (t) => {
-      // Long enough to see the run alive after the death of its bot, also on a slow machine.
-      const run = await kept(t, { timeoutMs: 4000, tree: treeNamed('half-setsid') })
-      assertAlive(run.witness)
-      await run.witness.gone(30_000)
-      const { ending, survivors } = await exited(run)
-      assert.deepEqual([ending, survivors], ['overall-timeout', 0])
-      const exit = await (await run.next.adopt(run.runId)).wait()
-      assert.deepEqual([exit.reason, exit.timedOut, exit.survivors], ['overall-timeout', true, []])
-    },
-  )
-
-  test(
-    'ends at its deadline even if its bot dies right after the start',
-    posixOnly(NO_KEEPER, options),
-    async (t) => {
-      const witness = openWitness(t)
-      // Each run holds the witness from its start, and the bot holds it until then.
-      const stdio = ['ignore', 'ignore', 'ignore', { file: witness.path }]
-      const runOptions = { stdio, timeoutMs: 700, graceMs: 300, onOwnerExit: 'keep' }
-      for (let i = 0; i < 4; i++) {
-        const bot = await startBot(t, freshRegistry())
-        await assert.rejects(bot.ask('spawnAndDie', 3, program('stays'), [witness.path], runOptions))
-      }
-      witness.release()
-      await witness.gone(30_000)
-    },
-  )
-
-  test('is kept from the moment when spawnOwned returns', options, async (t) => {
-    const path = freshRegistry()
-    for (let i = 0; i < 4; i++) {
-      const witness = openWitness(t)
-      const bot = await startBot(t, path)
-      await assert.rejects(
-        bot.ask('spawnAndDie', 3, program('stays'), [witness.path], { onOwnerExit: 'keep' }),
-      )
-      // The channel of the bot closes before the bot is dead, and a bot that is exiting counts as
-      // alive.
-      await bot.kill()
-      await witness.ready(3)
-      const next = supervise(path)
-      const runs = await Promise.all(next.list().map(({ runId }) => next.adopt(runId)))
-      assert.equal(runs.length, 3)
-      for (const run of runs) assert.equal(run.state, 'running')
-      await Promise.all(runs.map((run) => run.cancel()))
-      await witness.gone()
-    }
-  })
-
-  test('counts as running even if its bot had no time to record that', options, async (t) => {
-    const { next, runId, witness } = await kept(t)
-    const [record] = next.list({ runId })
-    const another = supervise(freshRegistry([{ ...record, state: 'starting' }]))
-    const run = await another.adopt(runId)
-    assert.equal(run.state, 'running')
-    assert.equal(another.list()[0].state, 'running')
-    await run.cancel()
-    assertGone(witness)
-  })
-
-  test('ends at its deadline also after it was adopted', options, async (t) => {
-    const { next, runId, witness } = await kept(t, { timeoutMs: 4000 })
-    const run = await next.adopt(runId)
-    const exit = await run.wait()
-    assertGone(witness)
-    assert.deepEqual([exit.reason, exit.timedOut], ['overall-timeout', true])
-  })
-
-  test('keeps writing its output to its files', options, async (t) => {
-    const folder = join(freshRegistry(), '..', '..')
-    const [out, err] = [join(folder, 'out.log'), join(folder, 'err.log')]
-    const { bot, next, runId, exitWith, witness } = await keepingUntilOrder(t, {
-      stdio: ['ignore', { file: out }, { file: err }],
-    })
-    await bot.kill()
-    const run = await next.adopt(runId)
-    await exitWith(0)
-    const exit = await run.wait()
-    assertGone(witness)
-    assert.equal(exit.exitCode, 0)
-    assert.equal(readFileSync(out, 'utf8'), 'started\ntold 0\n')
-    assert.equal(readFileSync(err, 'utf8'), 'leaving with 0\n')
-  })
-})
 
 describe('an adopted run', together, () => {
   test('that exits gives its exit code to wait()', options, async (t) => {

@@ -1,6 +1,5 @@
 // history(): how ended runs ended, of all bots. And what survey, reapOrphans and
 // registerProcess say in addition.
-import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import {
   appendFileSync,
@@ -12,13 +11,11 @@ import {
   writeFileSync,
 } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { assertGone, bystander, freshRegistry, startBot, supervise, until } from '../support/bots.mjs'
-import { program } from '../support/fixtures.mjs'
+import { assert, describe, openWitness, program, test } from '../support/prelude.mjs'
 import { sources, test as sourceTest } from '../support/sources.mjs'
 import { isWindows, NO_KEEPER, NO_SHELL, posixOnly } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
 
 const options = { timeout: 60_000 }
 const fileOf = (path) => `${path}.history`

@@ -1,8 +1,6 @@
 // Leases: an owner that renews its lease keeps its runs, and a dead owner has none. An owner that
 // is alive but does not renew loses its runs only to a reaper with stealFromLive. The theft is
 // recorded before the first signal.
-import assert from 'node:assert/strict'
-import { describe, test } from 'node:test'
 import { createSupervisor } from 'spawn-owned'
 import {
   assertAlive,
@@ -16,13 +14,19 @@ import {
   supervise,
   until,
 } from '../support/bots.mjs'
-import { program } from '../support/fixtures.mjs'
 import { treeNamed } from '../support/hostile-trees.mjs'
+import {
+  assert,
+  CLEANED_UP,
+  describe,
+  openWitness,
+  options,
+  program,
+  test,
+  together,
+} from '../support/prelude.mjs'
 import { isWindows, NO_STOPPING, posixOnly } from '../support/system.mjs'
-import { CLEANED_UP, openWitness } from '../support/witness.mjs'
 
-const options = { timeout: 120_000 }
-const together = { timeout: 600_000, concurrency: 4 }
 const LEASE_MS = 1500
 /** For tests in which the lease must not expire on a busy machine: two thirds of it are reserve. */
 const LONG_LEASE_MS = 4500

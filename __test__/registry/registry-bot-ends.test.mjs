@@ -1,15 +1,12 @@
 // The content of the registry file after a bot has ended, and what its keepers add to it.
-import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { describe, test } from 'node:test'
 import { promisify } from 'node:util'
-import { library, program } from '../support/fixtures.mjs'
 import { startBot } from '../support/obedient-bot.mjs'
+import { assert, describe, library, openWitness, program, test } from '../support/prelude.mjs'
 import { openRegistry } from '../support/registry.mjs'
 import { linuxOnly, NO_KEEPER, NO_PRELOADING, posixOnly } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
 
 describe('when a bot ends', () => {
   const cat = ['cat', [], { stdio: ['pipe', 'ignore', 'ignore'] }]

@@ -1,20 +1,17 @@
 // The registry does not grow without bound, its cost does not grow with it, and it does not report
 // dead runs as alive.
-import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { statSync } from 'node:fs'
-import { describe, test } from 'node:test'
 import { captureStartToken } from 'spawn-owned'
 import { gone } from '../support/abandoned.mjs'
 import { altered, keeperOf, gone as processGone, supervise, until } from '../support/bots.mjs'
 import { spawnOwnedCli } from '../support/cli.mjs'
-import { program } from '../support/fixtures.mjs'
 import { startBot } from '../support/obedient-bot.mjs'
 import { crashed, kept, owned } from '../support/orphans.mjs'
+import { assert, describe, openWitness, program, test } from '../support/prelude.mjs'
 import { openRegistry } from '../support/registry.mjs'
 import { isWindows, NO_KEEPER, posixOnly } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
 
 const limit = { timeout: 120_000 }
 const HOUR = 60 * 60 * 1000

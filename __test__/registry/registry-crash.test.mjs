@@ -1,19 +1,16 @@
 // A bot that dies before, during or after any write to the registry leaves a registry that can be
 // read and that leads to all it left. The instants are failpoints (src/registry/failpoint.rs),
 // tried in sequence.
-import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { copyFileSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after, before, describe, test } from 'node:test'
 import { installWithFailpoints, withoutFailpoints } from '../support/failpoints.mjs'
-import { program, script } from '../support/fixtures.mjs'
 import { startBot } from '../support/obedient-bot.mjs'
+import { after, assert, before, describe, openWitness, program, script, test } from '../support/prelude.mjs'
 import { openRegistry, until } from '../support/registry.mjs'
 import { isWindows } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
 
 const AT_ONCE = 2
 const GONE_MS = 30_000

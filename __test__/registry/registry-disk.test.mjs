@@ -1,15 +1,13 @@
 // A full or read-only disk: a run that cannot be recorded is not started, and live runs end as
 // usual. The tests need root to mount their own disk.
-import assert from 'node:assert/strict'
 import { closeSync, existsSync, openSync, readdirSync, readlinkSync } from 'node:fs'
 import { isSameProcess } from 'spawn-owned'
 import { abandoned, recordOf } from '../support/abandoned.mjs'
-import { program } from '../support/fixtures.mjs'
 import { startBot } from '../support/obedient-bot.mjs'
+import { assert, openWitness, program } from '../support/prelude.mjs'
 import { openRegistry, until } from '../support/registry.mjs'
 import { mountSmallDisk } from '../support/small-disk.mjs'
 import { linuxTests, NO_MOUNTS } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
 
 const { describe, test } = linuxTests(NO_MOUNTS)
 

@@ -1,8 +1,7 @@
 // Files of other programs are read, and their processes are reaped as safely as the files allow.
 // They identify a process only by its PID and its start time, so it is ended only if both match.
-import assert from 'node:assert/strict'
-import { describe, test } from 'node:test'
 import { abandoned, gone } from '../support/abandoned.mjs'
+import { assert, describe, test } from '../support/prelude.mjs'
 import { openRegistry, until } from '../support/registry.mjs'
 
 const limit = { timeout: 120_000 }

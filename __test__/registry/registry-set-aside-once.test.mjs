@@ -1,11 +1,8 @@
 // A damaged file in a place where no other can be written: its content is set aside once, however
 // often the checkpoint is retried.
-import assert from 'node:assert/strict'
 import { mkdirSync, readFileSync, rmdirSync, rmSync, statSync } from 'node:fs'
-import { describe, test } from 'node:test'
-import { program } from '../support/fixtures.mjs'
+import { assert, describe, openWitness, program, test } from '../support/prelude.mjs'
 import { openRegistry, until } from '../support/registry.mjs'
-import { openWitness } from '../support/witness.mjs'
 
 const limit = { timeout: 120_000 }
 

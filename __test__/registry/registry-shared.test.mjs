@@ -1,17 +1,14 @@
 // Several bots on one registry. REGISTRY_SPAWNS=200 makes each of them start that many runs instead
 // of a few. SEED repeats the instants at which a bot is stopped.
-import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdirSync } from 'node:fs'
-import { describe, test } from 'node:test'
 import { Worker } from 'node:worker_threads'
-import { program, script } from '../support/fixtures.mjs'
 import { startBot } from '../support/obedient-bot.mjs'
+import { assert, describe, openWitness, program, script, test } from '../support/prelude.mjs'
 import { instant, randomFor, seed } from '../support/random.mjs'
 import { openRegistry, until } from '../support/registry.mjs'
 import { NO_KEEPER, NO_STOPPING, posixOnly } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
 
 const BOTS = 8
 const SPAWNS = Number(process.env.REGISTRY_SPAWNS ?? 25)

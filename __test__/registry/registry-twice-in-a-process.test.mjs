@@ -1,12 +1,10 @@
 // A process that has the same registry twice without knowing it: by another path, or by another
 // copy of this package with its own memory. Neither removes, reaps or adopts the entries of the
 // other. Also: one process that two bots register.
-import assert from 'node:assert/strict'
 import { cpSync, mkdtempSync, rmSync, symlinkSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { tmpdir } from 'node:os'
 import { basename, dirname, join } from 'node:path'
-import { after, describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import {
   assertAlive,
@@ -19,12 +17,10 @@ import {
   supervise,
   until,
 } from '../support/bots.mjs'
-import { program } from '../support/fixtures.mjs'
 import { assertReport, crashed } from '../support/orphans.mjs'
+import { after, assert, describe, openWitness, options, program, test } from '../support/prelude.mjs'
 import { isWindows, NO_LINKS, posixOnly } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
 
-const options = { timeout: 120_000 }
 const together = { timeout: 600_000, concurrency: 2 }
 
 /** Creates another supervisor of this process on the file at `path`. */

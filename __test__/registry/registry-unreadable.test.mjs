@@ -1,12 +1,11 @@
 // A registry that cannot be read never counts as empty: the API emits an event, the report has the
 // problem, the command line warns and exits with 4, and the file stays unchanged until a checkpoint
 // sets it aside.
-import assert from 'node:assert/strict'
 import { chmodSync, existsSync, mkdirSync, readFileSync } from 'node:fs'
-import { describe, test } from 'node:test'
 import { abandoned, recordOf } from '../support/abandoned.mjs'
 import { spawnOwnedCli } from '../support/cli.mjs'
 import { startBot } from '../support/obedient-bot.mjs'
+import { assert, describe, test } from '../support/prelude.mjs'
 import { journalLine, openRegistry } from '../support/registry.mjs'
 import { isWindows } from '../support/system.mjs'
 

@@ -1,7 +1,5 @@
 // A registry that was tampered with: whatever it says, only proven members of a run are signalled.
-import assert from 'node:assert/strict'
 import { writeFileSync } from 'node:fs'
-import { describe, test } from 'node:test'
 import { captureStartToken } from 'spawn-owned'
 import {
   altered,
@@ -19,10 +17,10 @@ import {
   until,
 } from '../support/bots.mjs'
 import { assertReport, crashed, mistaken, owned } from '../support/orphans.mjs'
+import { assert, describe, options, test } from '../support/prelude.mjs'
 import { journalLine } from '../support/registry.mjs'
 import { NO_KEEPER, NO_SESSIONS, posixOnly } from '../support/system.mjs'
 
-const options = { timeout: 120_000 }
 const together = { timeout: 600_000, concurrency: 6 }
 
 /** An address on which no process listens. */

@@ -1,14 +1,12 @@
 // Owned runs and plain children live in one bot without disturbing each other. Neither kind leaves
 // descriptors, threads or processes behind.
-import assert from 'node:assert/strict'
 import { exec, execFile, execFileSync, fork, spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { readdirSync, readFileSync } from 'node:fs'
-import { describe, test } from 'node:test'
 import { setTimeout as delay } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { spawn, spawnOwned } from '../fixtures/side-by-side.mjs'
-import { script } from '../support/fixtures.mjs'
+import { assert, describe, script, test } from '../support/prelude.mjs'
 import {
   isMacos,
   isNode,

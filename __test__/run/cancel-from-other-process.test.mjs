@@ -1,10 +1,7 @@
 // Cancels a run for which the caller has no handle: a run of another bot, of a dead bot, or its own
 // run without a reference.
 // When cancel() resolves, the tree is gone, and the owner's wait() returns the same result.
-import assert from 'node:assert/strict'
-import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { describe, test } from 'node:test'
 import { Worker } from 'node:worker_threads'
 import { captureStartToken } from 'spawn-owned'
 import {
@@ -14,62 +11,36 @@ import {
   bystander,
   fileHas,
   freshRegistry,
-  gone,
   inAScript,
-  keeperOf,
   past,
   startBot,
-  stopKeeper,
   supervise,
   until,
 } from '../support/bots.mjs'
-import { library, program, script } from '../support/fixtures.mjs'
+import { assertCancelled, runOfAnotherBot } from '../support/cancelled-runs.mjs'
 import { elusiveTree, treeNamed, treeOptions } from '../support/hostile-trees.mjs'
 import {
+  assert,
+  CLEANED_UP,
+  describe,
+  FOR_EVER,
+  openWitness,
+  options,
+  program,
+  script,
+  test,
+} from '../support/prelude.mjs'
+import {
   linuxOnly,
-  NO_KEEPER,
   NO_NAMESPACES,
-  NO_PRELOADING,
   NO_SIGNALS,
   NO_STOPPING,
   notUnderWine,
   posixOnly,
   WINE_CANNOT_ASK,
 } from '../support/system.mjs'
-import { CLEANED_UP, openWitness } from '../support/witness.mjs'
 
-const options = { timeout: 120_000 }
 const together = { timeout: 600_000, concurrency: 3 }
-const FOR_EVER = 1e8
-
-/**
- * Starts a run in another bot. This process knows only the registry. By default the run has left
- * its session and cleared its environment.
- */
-async function runOfAnotherBot(t, { tree = elusiveTree(), path, bot, ...more } = {}) {
-  path ??= freshRegistry()
-  bot ??= await startBot(t, path)
-  const witness = openWitness(t)
-  const [command, args] = tree.command(witness.path)
-  const { runId, pid } = await bot.ask('spawn', command, args, { graceMs: 300, ...more })
-  await witness.ready(tree.ready)
-  return { bot, here: supervise(path), path, pid, runId, witness }
-}
-
-/** Checks everything that must hold after a cancel from another process. */
-async function assertCancelled({ bot, pid, runId, witness, here }, result, reason = 'manual-cancel') {
-  assertGone(witness)
-  assert.deepEqual(Object.keys(result).toSorted(), ['exits', 'outcome'])
-  assert.equal(result.outcome, 'cancelled')
-  const [exit] = result.exits
-  assert.deepEqual([result.exits.length, exit.runId, exit.reason], [1, runId, reason])
-  assert.deepEqual([exit.survivors, exit.escaped], [[], []])
-  assert.ok(exit.message.length > 0 && exit.durationMs > 0)
-  const ofOwner = await bot.ask('wait', runId)
-  assert.deepEqual([ofOwner.runId, ofOwner.reason, ofOwner.survivors], [runId, reason, []])
-  assert.deepEqual([ofOwner.exitCode, ofOwner.signal], [exit.exitCode, exit.signal])
-  await until(() => here.list({ pid }).length === 0, 'the registry entry is gone')
-}
 
 describe('another process cancels a run by', together, () => {
   const facts = {
@@ -378,126 +349,3 @@ describe('in the same process, without a reference to the run,', together, () =>
     assertGone(witness)
   })
 })
-
-describe('cancel ends the run although', together, () => {
-  test('the bot is dead and the run was kept', options, async (t) => {
-    const run = await runOfAnotherBot(t, { onOwnerExit: 'keep' })
-    await run.bot.kill()
-    const { outcome, exits } = await run.here.cancel(run.runId)
-    assertGone(run.witness)
-    assert.deepEqual([outcome, exits[0].reason], ['cancelled', 'manual-cancel'])
-    await fileHas(run.path, 0)
-    assert.deepEqual(run.here.list(), [])
-  })
-
-  test('the bot and the keeper are dead', posixOnly(NO_KEEPER, options), async (t) => {
-    const run = await runOfAnotherBot(t, { tree: treeNamed('half-setsid') })
-    await run.bot.killWithHelpers()
-    const { outcome, exits } = await run.here.cancel(run.runId)
-    assertGone(run.witness)
-    assert.deepEqual([outcome, exits[0].survivors], ['cancelled', []])
-    await fileHas(run.path, 0)
-    assert.deepEqual(run.here.list(), [])
-  })
-
-  test('the bot is stopped', posixOnly(NO_STOPPING, options), async (t) => {
-    const run = await runOfAnotherBot(t)
-    run.bot.signal('SIGSTOP')
-    const result = await run.here.cancel(run.runId)
-    assertGone(run.witness)
-    run.bot.signal('SIGCONT')
-    await assertCancelled(run, result)
-  })
-
-  test('the bot has not assigned the run to the keeper yet', linuxOnly(NO_PRELOADING, options), async (t) => {
-    const path = freshRegistry()
-    const bot = await startBot(t, path, { env: { LD_PRELOAD: library('holds-the-native-thread') } })
-    const run = await runOfAnotherBot(t, { path, bot })
-    const { outcome, exits } = await run.here.cancel(run.runId)
-    assertGone(run.witness)
-    assert.deepEqual([outcome, exits.map(({ reason }) => reason)], ['cancelled', ['manual-cancel']])
-  })
-
-  test('the keeper is stopped', posixOnly(NO_KEEPER, options), async (t) => {
-    const run = await runOfAnotherBot(t)
-    await stopKeeper(t, run.here.list()[0])
-    await assertCancelled(run, await run.here.cancel(run.runId))
-  })
-
-  test('the keeper is stopped again and again', posixOnly(NO_KEEPER, options), async (t) => {
-    const run = await runOfAnotherBot(t, { tree: treeNamed('half-setsid') })
-    const keeper = keeperOf(run.here.list()[0])
-    const stop = () => {
-      try {
-        process.kill(keeper, 'SIGSTOP')
-      } catch {
-        clearInterval(stopping)
-      }
-    }
-    const stopping = setInterval(stop, 1)
-    t.after(() => clearInterval(stopping))
-    const { outcome } = await run.here.cancel(run.runId, { graceMs: 0 })
-    assertGone(run.witness)
-    assert.equal(outcome, 'cancelled')
-    clearInterval(stopping)
-  })
-})
-
-describe(
-  'cancel sends nothing to an impostor at the address of the keeper',
-  posixOnly(NO_KEEPER, together),
-  () => {
-    /**
-     * Starts a process that reads what the keeper at `address` sends to control clients, and can then
-     * send the same at `seat`.
-     */
-    async function impostor(t, address, seat) {
-      const child = spawn(program('sits-at-address'), [address, seat], { stdio: ['pipe', 'pipe', 'inherit'] })
-      t.after(() => child.kill('SIGKILL'))
-      const closed = once(child, 'close')
-      let output = ''
-      child.stdout.on('data', (text) => {
-        output += text
-      })
-      await until(() => output === 'heard\n', 'the impostor has read the message of the keeper')
-      return {
-        async listen() {
-          child.stdin.write('\n')
-          await until(() => output === 'heard\nsits\n', 'the impostor listens')
-        },
-        /** Ends the impostor and returns the requests that it got. */
-        async requests() {
-          child.stdin.end()
-          await closed
-          return output.slice('heard\nsits\n'.length)
-        },
-      }
-    }
-
-    test('when the keeper is dead', options, async (t) => {
-      const run = await runOfAnotherBot(t, { tree: treeNamed('half-setsid') })
-      const [{ keeper }] = run.here.list()
-      const fake = await impostor(t, keeper.address, keeper.address)
-      await run.bot.killWithHelpers()
-      await fake.listen()
-      const { outcome } = await run.here.cancel(run.runId)
-      assertGone(run.witness)
-      assert.equal(outcome, 'cancelled')
-      assert.equal(await fake.requests(), '')
-    })
-
-    test('when the keeper lives and the record names another address', options, async (t) => {
-      const run = await runOfAnotherBot(t, { tree: treeNamed('half-setsid') })
-      const [record] = run.here.list()
-      const address = `impostor-${process.pid}`
-      const fake = await impostor(t, record.keeper.address, address)
-      await fake.listen()
-      const here = supervise(freshRegistry([{ ...record, keeper: { ...record.keeper, address } }]))
-      const { outcome, exits } = await here.cancel(run.runId)
-      assertGone(run.witness)
-      assert.deepEqual([outcome, exits[0].survivors], ['cancelled', []])
-      assert.equal(await fake.requests(), '')
-      await gone(keeperOf(record))
-    })
-  },
-)

@@ -1,11 +1,9 @@
 // cancel(): which runs it ends, how, and what it returns.
-import assert from 'node:assert/strict'
 import { getEventListeners, once } from 'node:events'
-import { describe, test } from 'node:test'
 import { cancel, list } from 'spawn-owned'
 import { record, same, spawn, spawnOwned } from '../fixtures/side-by-side.mjs'
 import { stopKeeper, until } from '../support/bots.mjs'
-import { program } from '../support/fixtures.mjs'
+import { assert, describe, FOR_EVER, openWitness, program, test } from '../support/prelude.mjs'
 import {
   GRACE_FOR_ALL_MS,
   isWindows,
@@ -16,10 +14,8 @@ import {
   posixOnly,
   WINE_CANNOT_ASK,
 } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
 
 const options = { timeout: 20_000 }
-const FOR_EVER = 1e8
 
 /** Starts a run with its own witness, and waits until all its processes are ready. */
 async function standing(t, more, name = 'stays', processes = 1) {

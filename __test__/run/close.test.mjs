@@ -1,15 +1,12 @@
 // Supervisor.close: releases thread, descriptors and memory, and loses no registry entry.
-import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, readdirSync, readFileSync, readlinkSync } from 'node:fs'
-import { describe, test } from 'node:test'
 import { createSupervisor } from 'spawn-owned'
 import { assertAlive, assertGone, entriesOf, freshRegistry, supervise, until } from '../support/bots.mjs'
-import { program } from '../support/fixtures.mjs'
 import { kept } from '../support/orphans.mjs'
+import { assert, describe, openWitness, program, test } from '../support/prelude.mjs'
 import { isLinux, NO_KEEPER, posixOnly } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
 
 const options = { timeout: 60_000 }
 const COUNT = 200

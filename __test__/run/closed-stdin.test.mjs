@@ -1,10 +1,8 @@
 // A command that closes the descriptors that the bot writes to.
-import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
-import { test } from 'node:test'
 import { promisify } from 'node:util'
 import { freshRegistry } from '../support/bots.mjs'
-import { library, script } from '../support/fixtures.mjs'
+import { assert, library, script, test } from '../support/prelude.mjs'
 import { isLinux, isNode } from '../support/system.mjs'
 
 // The native thread does not run in this bot, so spawnOwned must do all necessary steps before it

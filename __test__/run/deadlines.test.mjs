@@ -1,11 +1,9 @@
 // Deadlines: the warning, extendDeadline, when the time starts, and the reason if two events happen
 // at once.
-import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { describe, test } from 'node:test'
 import { setTimeout as passing } from 'node:timers/promises'
 import {
   assertAlive,
@@ -29,7 +27,7 @@ import {
   standing,
   talking,
 } from '../support/deadlines.mjs'
-import { program } from '../support/fixtures.mjs'
+import { assert, describe, openWitness, options, program, test } from '../support/prelude.mjs'
 import {
   isWindows,
   NO_KEEPER,
@@ -38,9 +36,7 @@ import {
   posixOnly,
   WINE_CANNOT_ASK,
 } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
 
-const options = { timeout: 120_000 }
 // These tests wait most of the time.
 const together = { timeout: 600_000, concurrency: 8 }
 

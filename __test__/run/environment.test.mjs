@@ -1,16 +1,13 @@
 // The environment: what a command gets, and that the addon never calls getenv, which races with
 // process.env.
-import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { text } from 'node:stream/consumers'
-import { describe, test } from 'node:test'
 import { SHARE_ENV, Worker } from 'node:worker_threads'
 import { freshRegistry, supervise } from '../support/bots.mjs'
-import { library, script } from '../support/fixtures.mjs'
+import { assert, describe, library, options, script, test } from '../support/prelude.mjs'
 import { isLinux, isNode } from '../support/system.mjs'
 
-const options = { timeout: 120_000 }
 const NEEDS_PRELOAD = { ...options, skip: !(isLinux && isNode) && 'needs LD_PRELOAD and Node' }
 
 /** Runs a bot, and resolves with its output and the names that its addon has passed to getenv. */

@@ -1,12 +1,11 @@
 // Errors of a call: spawnOwned reports them like child_process, with the same error, at the same
 // time, in the same way.
-import assert from 'node:assert/strict'
 import { constants, mkdtempSync, openSync, rmSync, writeFileSync } from 'node:fs'
 import { constants as os, tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after, describe, test } from 'node:test'
 import { inspect } from 'node:util'
 import { facts, run, same, spawnOwned } from '../fixtures/side-by-side.mjs'
+import { after, assert, describe, test } from '../support/prelude.mjs'
 import { isWindows, notUnderWine, WINE_TAKES_ANY_LENGTH } from '../support/system.mjs'
 
 const dir = mkdtempSync(join(tmpdir(), 'errors-'))

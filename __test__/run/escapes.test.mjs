@@ -1,10 +1,8 @@
 // Processes that outlive the root: ended and listed by default, kept and owned with onLeaderExit
 // 'keep', left alone if they were released.
 // hostile-trees.test.mjs checks that the escapes of every hostile tree are listed.
-import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { describe, test } from 'node:test'
 import { isSameProcess } from 'spawn-owned'
 import {
   assertAlive,
@@ -18,13 +16,10 @@ import {
   until,
 } from '../support/bots.mjs'
 import { standing } from '../support/deadlines.mjs'
-import { program } from '../support/fixtures.mjs'
 import { treeNamed } from '../support/hostile-trees.mjs'
+import { assert, describe, openWitness, options, program, test, together } from '../support/prelude.mjs'
 import { isWindows, linuxOnly, NO_PROC, NO_SESSIONS, posixOnly } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
 
-const options = { timeout: 120_000 }
-const together = { timeout: 600_000, concurrency: 4 }
 const daemon = () => [program('double-fork-daemon'), []]
 
 describe('a daemon that outlives the root', posixOnly(NO_SESSIONS, together), () => {

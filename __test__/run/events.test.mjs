@@ -1,23 +1,26 @@
 // Events of runs: which ones the supervisor and diagnostics_channel emit, in which order, and how
 // often.
-import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import diagnostics from 'node:diagnostics_channel'
 import { once } from 'node:events'
 import { chmodSync, copyFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { describe, test } from 'node:test'
 import { promisify } from 'node:util'
 import { assertGone, freshRegistry, keeperOf, supervise, until } from '../support/bots.mjs'
 import { FOR_EVER, silent, standing, talking } from '../support/deadlines.mjs'
-import { program, script } from '../support/fixtures.mjs'
 import { crashed } from '../support/orphans.mjs'
+import {
+  assert,
+  describe,
+  openWitness,
+  options,
+  program,
+  script,
+  test,
+  together,
+} from '../support/prelude.mjs'
 import { isWindows, NO_INTERPRETERS, NO_KEEPER, NO_SESSIONS, posixOnly } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
-
-const options = { timeout: 120_000 }
-const together = { timeout: 600_000, concurrency: 4 }
 
 /**
  * Returns the event types of a run, in order. Without output and deadline-warning: their timing

@@ -1,14 +1,13 @@
 // A command that cannot be started: `error` comes first, then `wait()` resolves with the same
 // error.
-import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { chmodSync, mkdtempSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after, describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { freshRegistry, supervise } from '../support/bots.mjs'
+import { after, assert, describe, test } from '../support/prelude.mjs'
 import { NO_INTERPRETERS, NOT_NODES, nodeOnly, posixOnly, removeFolder } from '../support/system.mjs'
 
 const options = { timeout: 60_000 }

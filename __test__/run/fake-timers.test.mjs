@@ -1,13 +1,11 @@
 // Fake timers of a test runner stop the clocks of the bot. The processes of a run continue, so their
 // events must arrive in real time.
-import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { test } from 'node:test'
 import { root } from '../../scripts/tools.mjs'
 import { freshRegistry } from '../support/bots.mjs'
-import { script } from '../support/fixtures.mjs'
+import { assert, script, test } from '../support/prelude.mjs'
 import { forScripts } from '../support/system.mjs'
 
 test('runs start, report and end while all timers and clocks of the bot stand still', () => {

@@ -1,9 +1,8 @@
 // examples/fleet: jobs on several hosts. Each job runs on one host at a time, although a worker,
 // keeper or host is killed, stopped or cut off.
-import assert from 'node:assert/strict'
-import { describe, test } from 'node:test'
 import { gone, stateOf, until } from '../support/bots.mjs'
 import { noFleet, openRoad, startFleet } from '../support/fleet.mjs'
+import { assert, describe, test } from '../support/prelude.mjs'
 
 const options = { timeout: 180_000 }
 const together = { timeout: 600_000, concurrency: 4, skip: noFleet }

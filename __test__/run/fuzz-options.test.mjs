@@ -2,13 +2,11 @@
 // nothing and record nothing.
 // Each function runs in its own process, so that a crash shows. SEED=<seed> repeats the values of a
 // failed run.
-import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { chmodSync, mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { describe, test } from 'node:test'
-import { script } from '../support/fixtures.mjs'
+import { assert, describe, script, test } from '../support/prelude.mjs'
 import { seedsFor } from '../support/random.mjs'
 import { forScripts, NO_SHELL, posixOnly, removeFolder } from '../support/system.mjs'
 

@@ -1,5 +1,4 @@
 // Messages between bot and command over Node's IPC channel, with an owned command at the other end.
-import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { createSocket as createDatagramSocket } from 'node:dgram'
 import diagnostics from 'node:diagnostics_channel'
@@ -8,7 +7,6 @@ import { copyFileSync, cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, w
 import { connect, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after, describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import {
@@ -21,7 +19,7 @@ import {
   spawn,
   spawnOwned,
 } from '../fixtures/side-by-side.mjs'
-import { script } from '../support/fixtures.mjs'
+import { after, assert, describe, script, test } from '../support/prelude.mjs'
 import {
   isLinux,
   isWindows,

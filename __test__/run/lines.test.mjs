@@ -1,11 +1,10 @@
 // OwnedProcess.lines and OwnedProcess.exited, and errors of a run that a caller awaits.
-import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { mkdtempSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after, describe, test } from 'node:test'
 import { freshRegistry, inAScript, supervise, until } from '../support/bots.mjs'
+import { after, assert, describe, test } from '../support/prelude.mjs'
 import { NO_SHELL, posixOnly, removeFolder } from '../support/system.mjs'
 
 const options = { timeout: 60_000 }

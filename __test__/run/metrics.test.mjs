@@ -1,17 +1,13 @@
 // Counters: their names, their values, and their Prometheus text.
-import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
-import { test } from 'node:test'
 import parsePrometheusTextFormat from 'parse-prometheus-text-format'
 import * as owned from 'spawn-owned'
 import { assertGone, freshRegistry, keeperOf, supervise, until } from '../support/bots.mjs'
 import { standing } from '../support/deadlines.mjs'
-import { program } from '../support/fixtures.mjs'
 import { crashed, kept } from '../support/orphans.mjs'
+import { assert, openWitness, options, program, test } from '../support/prelude.mjs'
 import { isWindows, NO_KEEPER, posixOnly } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
 
-const options = { timeout: 120_000 }
 const REASONS = [
   ...['exit', 'signal', 'manual-cancel', 'overall-timeout', 'no-output-timeout', 'spawn-error'],
   ...['ownership-escape', 'owner-exit', 'shutdown', 'lost'],

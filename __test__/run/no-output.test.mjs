@@ -1,11 +1,9 @@
 // noOutputTimeoutMs: what counts as output, with and without a reader, and while the bot is busy.
-import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { existsSync, openSync, readFileSync } from 'node:fs'
 import { appendFile } from 'node:fs/promises'
 import { devNull } from 'node:os'
 import { join } from 'node:path'
-import { describe, test } from 'node:test'
 import { setTimeout as passing } from 'node:timers/promises'
 import {
   assertAlive,
@@ -25,7 +23,7 @@ import {
   standing,
   talking,
 } from '../support/deadlines.mjs'
-import { program } from '../support/fixtures.mjs'
+import { assert, describe, openWitness, options, program, test } from '../support/prelude.mjs'
 import {
   isWindows,
   linuxOnly,
@@ -35,9 +33,7 @@ import {
   posixOnly,
   WINE_CANNOT_ASK,
 } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
 
-const options = { timeout: 120_000 }
 // These tests wait most of the time.
 const together = { timeout: 600_000, concurrency: 8 }
 const quiet = { noOutputTimeoutMs: SILENCE_MS }

@@ -1,12 +1,10 @@
 // A bot that cannot create a thread: EAGAIN, because a process limit also counts threads.
-import assert from 'node:assert/strict'
 import { execFile, spawnSync } from 'node:child_process'
 import { chownSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { test } from 'node:test'
 import { withoutUsers } from '../support/another-user.mjs'
-import { addon, script } from '../support/fixtures.mjs'
+import { addon, assert, script, test } from '../support/prelude.mjs'
 
 /** A user that only this test uses, because the kernel counts processes per user. */
 const user = 200_000_000 + process.pid

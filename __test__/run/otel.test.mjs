@@ -1,9 +1,8 @@
 // examples/otel: what the official SDK exports for four runs.
-import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
-import { test } from 'node:test'
 import { promisify } from 'node:util'
 import { builtExample } from '../support/examples.mjs'
+import { assert, test } from '../support/prelude.mjs'
 import { isWindows } from '../support/system.mjs'
 
 const main = builtExample('otel', 'main')

@@ -1,19 +1,15 @@
 // What a start needs from the system: descriptors, processes, /proc. If one is missing, the error
 // names it, and nothing starts.
-import assert from 'node:assert/strict'
 import { execFile, spawnSync } from 'node:child_process'
 import { chownSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { describe, test } from 'node:test'
 import { promisify } from 'node:util'
 import { withoutUsers } from '../support/another-user.mjs'
 import { entriesOf, freshRegistry, startBot } from '../support/bots.mjs'
-import { addon, script } from '../support/fixtures.mjs'
 import { withoutNamespace } from '../support/namespace.mjs'
+import { addon, assert, describe, options, script, test } from '../support/prelude.mjs'
 import { isLinux, isNode } from '../support/system.mjs'
-
-const options = { timeout: 120_000 }
 
 describe('with few descriptors', {
   ...options,

@@ -1,8 +1,7 @@
 // What a caller can change about a run after its start: timeouts, labels and metadata.
-import assert from 'node:assert/strict'
 import { once } from 'node:events'
-import { describe, test } from 'node:test'
 import { entriesOf, freshRegistry, supervise, until } from '../support/bots.mjs'
+import { assert, describe, test } from '../support/prelude.mjs'
 
 const options = { timeout: 60_000 }
 const path = freshRegistry()

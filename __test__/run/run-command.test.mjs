@@ -1,16 +1,13 @@
 // run(): starts a command, captures a bounded part of its output, and never rejects.
-import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
-import { after, describe, test } from 'node:test'
 import { run } from 'spawn-owned'
 import { assertGone, freshRegistry, supervise } from '../support/bots.mjs'
-import { program } from '../support/fixtures.mjs'
+import { after, assert, describe, openWitness, program, test } from '../support/prelude.mjs'
 import { NO_SHELL, posixOnly, removeFolder } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
 
 const options = { timeout: 60_000 }
 const supervisor = supervise(freshRegistry())

@@ -1,9 +1,8 @@
 // Options of createSupervisor that are defaults for the options of its runs.
-import assert from 'node:assert/strict'
 import { tmpdir } from 'node:os'
-import { describe, test } from 'node:test'
 import { createSupervisor } from 'spawn-owned'
 import { freshRegistry, supervise } from '../support/bots.mjs'
+import { assert, describe, test } from '../support/prelude.mjs'
 import { NO_SHELL, posixOnly } from '../support/system.mjs'
 
 const options = { timeout: 60_000 }

@@ -1,12 +1,10 @@
 // The lifecycle of a run: its states, its deadlines, and its exit.
-import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
-import { describe, test } from 'node:test'
 import { Worker } from 'node:worker_threads'
 import { cancel, isSameProcess } from 'spawn-owned'
 import { record, spawnOwned } from '../fixtures/side-by-side.mjs'
-import { program, script } from '../support/fixtures.mjs'
+import { assert, describe, FOR_EVER, openWitness, program, script, test } from '../support/prelude.mjs'
 import {
   GRACE_FOR_ALL_MS,
   isWindows,
@@ -23,10 +21,8 @@ import {
   posixOnly,
   WINE_CANNOT_ASK,
 } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
 
 const options = { timeout: 20_000 }
-const FOR_EVER = 1e8
 
 /**
  * Starts a fixture that holds the witness, and resolves when `processes` of its processes are

@@ -1,7 +1,5 @@
 // The eight scenarios that every mode of running a command must pass, on every system.
 // support/modes.mjs has what differs between the modes.
-import assert from 'node:assert/strict'
-import { describe, test } from 'node:test'
 import {
   assertAlive,
   assertGone,
@@ -11,10 +9,20 @@ import {
   supervise,
   until,
 } from '../support/bots.mjs'
-import { program, shellScript } from '../support/fixtures.mjs'
 import { hostileTrees, treeNamed } from '../support/hostile-trees.mjs'
 import { converse, modes } from '../support/modes.mjs'
 import { assertReport, crashed, owned } from '../support/orphans.mjs'
+import {
+  assert,
+  describe,
+  FOR_EVER,
+  openWitness,
+  options,
+  program,
+  shellScript,
+  test,
+  together,
+} from '../support/prelude.mjs'
 import {
   GRACE_FOR_ALL_MS,
   isWindows,
@@ -25,11 +33,6 @@ import {
   posixOnly,
   WINE_CONNECTS_NO_STREAMS,
 } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
-
-const options = { timeout: 120_000 }
-const together = { timeout: 600_000, concurrency: 4 }
-const FOR_EVER = 1e8
 
 const wrappers = hostileTrees.filter(({ name }) => /^(sh|bash|npx)/.test(name))
 

@@ -1,6 +1,4 @@
 // shutdown(): ends all runs of a supervisor in parallel, within a time limit, and nothing else.
-import assert from 'node:assert/strict'
-import { describe, test } from 'node:test'
 import { shutdown, spawnOwned } from 'spawn-owned'
 import {
   assertAlive,
@@ -11,15 +9,13 @@ import {
   supervise,
   until,
 } from '../support/bots.mjs'
-import { program } from '../support/fixtures.mjs'
 import { treeNamed, whyMissing } from '../support/hostile-trees.mjs'
 import { kept } from '../support/orphans.mjs'
+import { assert, CLEANED_UP, describe, FOR_EVER, openWitness, program, test } from '../support/prelude.mjs'
 import { NO_KEEPER, notUnderWine, posixOnly, WINE_CANNOT_ASK } from '../support/system.mjs'
-import { CLEANED_UP, openWitness } from '../support/witness.mjs'
 
 const options = { timeout: 30_000 }
 const together = { timeout: 60_000, concurrency: 4 }
-const FOR_EVER = 1e8
 const ignoresSigterm = {
   name: 'ignores SIGTERM, but counts it',
   command: (path) => [program('marks-every-sigterm'), [path]],

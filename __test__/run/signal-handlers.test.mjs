@@ -1,15 +1,13 @@
 // installSignalHandlers(): on a signal the bot first shuts down, then exits with the code of the
 // signal.
 // The bot's own handlers still run.
-import assert from 'node:assert/strict'
 import { once } from 'node:events'
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { describe, test } from 'node:test'
 import { Worker } from 'node:worker_threads'
 import { assertAlive, assertGone, freshRegistry, startBot, supervise, until } from '../support/bots.mjs'
-import { program } from '../support/fixtures.mjs'
 import { treeNamed } from '../support/hostile-trees.mjs'
+import { assert, CLEANED_UP, describe, FOR_EVER, openWitness, program, test } from '../support/prelude.mjs'
 import {
   isWine,
   NO_SIGNALS,
@@ -19,11 +17,9 @@ import {
   windowsCommand,
   windowsOnly,
 } from '../support/system.mjs'
-import { CLEANED_UP, openWitness } from '../support/witness.mjs'
 
 const options = { timeout: 30_000 }
 const together = { timeout: 60_000, concurrency: 4 }
-const FOR_EVER = 1e8
 const ignoresSigterm = { command: (path) => [program('marks-every-sigterm'), [path]], ready: 1 }
 const tidy = { command: (path) => [program('cleans-up-on-sigterm'), [path]], ready: 2 }
 const stays = { command: (path) => [program('stays'), [path]], ready: 1 }

@@ -1,8 +1,7 @@
 // Many short runs leave no resources behind, and idle runs use no CPU. `npm run stress -- --only
 // soak` runs ten thousand.
-import assert from 'node:assert/strict'
-import { test } from 'node:test'
 import { freshRegistry } from '../support/bots.mjs'
+import { assert, test } from '../support/prelude.mjs'
 import { grown, startSoak } from '../support/soak.mjs'
 import { linuxOnly, NO_CHANNELS, NO_PROC, nodeOnly } from '../support/system.mjs'
 

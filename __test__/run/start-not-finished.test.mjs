@@ -1,14 +1,10 @@
 // A start that fails between its two native steps: begin() has started the command, and finish()
 // throws.
 // The command must end, and the registry must keep no entry for it.
-import assert from 'node:assert/strict'
 import { createRequire } from 'node:module'
-import { test } from 'node:test'
-import { addon, program } from '../support/fixtures.mjs'
+import { addon, assert, openWitness, options, program, test } from '../support/prelude.mjs'
 import { openRegistry, until } from '../support/registry.mjs'
-import { openWitness } from '../support/witness.mjs'
 
-const options = { timeout: 120_000 }
 /** The native side of spawnOwned. */
 const { Host } = createRequire(import.meta.url)(addon)
 

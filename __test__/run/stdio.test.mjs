@@ -1,7 +1,6 @@
 // The descriptors of a command and the streams of its owner behave as in child_process, with one
 // exception:
 // a stream ends with the tree, although another process may hold it.
-import assert from 'node:assert/strict'
 import { createHash, randomFillSync } from 'node:crypto'
 import { once } from 'node:events'
 import {
@@ -19,9 +18,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
-import { after, describe, test } from 'node:test'
 import { record, same, sameOnLinux, sameOnPosix, spawn, spawnOwned } from '../fixtures/side-by-side.mjs'
-import { script } from '../support/fixtures.mjs'
+import { after, assert, describe, script, test } from '../support/prelude.mjs'
 import {
   isWindows,
   linuxOnly,

@@ -1,15 +1,14 @@
 // A bot sends a stream of a run to another process. That closes its descriptor in the bot, and the
 // kernel reuses the descriptor for the
 // next socket of the bot. Later events of the run must not touch that socket.
-import assert from 'node:assert/strict'
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
 import http from 'node:http'
 import net from 'node:net'
 import { dirname, join } from 'node:path'
-import { test } from 'node:test'
 import { freshRegistry, supervise } from '../support/bots.mjs'
+import { assert, test } from '../support/prelude.mjs'
 import { NO_CHANNELS, NO_SENT_PIPES, nodeOnly, posixOnly } from '../support/system.mjs'
 
 const options = nodeOnly(NO_CHANNELS, posixOnly(NO_SENT_PIPES, { timeout: 60_000 }))

@@ -1,17 +1,15 @@
 // The streams of a run, in every runtime and with much data, without a comparison to child_process.
-import assert from 'node:assert/strict'
 import { createHash } from 'node:crypto'
 import { once } from 'node:events'
 import { PassThrough, Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
-import { describe, test } from 'node:test'
 import { setTimeout as delay } from 'node:timers/promises'
 import { spawnOwned } from 'spawn-owned'
 import { until } from '../support/bots.mjs'
+import { assert, describe, options, test } from '../support/prelude.mjs'
 import { randomFor } from '../support/random.mjs'
 import { isWindows, NO_SHELL, posixOnly } from '../support/system.mjs'
 
-const options = { timeout: 120_000 }
 const MIB = 1 << 20
 const SIZE = (isWindows ? 8 : 64) * MIB
 

@@ -1,15 +1,13 @@
 // examples/turn-bot: the input of a user, the output of the bot, and the end of its agents.
-import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { connect } from 'node:net'
 import { createSupervisor } from 'spawn-owned'
 import { assertAlive, assertGone, freshRegistry, killWithHelpers, until } from '../support/bots.mjs'
 import { builtExample } from '../support/examples.mjs'
-import { program } from '../support/fixtures.mjs'
+import { assert, openWitness, program } from '../support/prelude.mjs'
 import { NO_SIGNALS, nodeOnly, posixTests } from '../support/system.mjs'
 import { openTerminal } from '../support/terminal.mjs'
-import { openWitness } from '../support/witness.mjs'
 
 const { describe, test } = posixTests(NO_SIGNALS)
 

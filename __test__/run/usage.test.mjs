@@ -1,9 +1,7 @@
 // usage(): processes, CPU time and memory of a whole tree.
-import assert from 'node:assert/strict'
-import { describe, test } from 'node:test'
 import { assertGone, freshRegistry, supervise, until } from '../support/bots.mjs'
-import { program } from '../support/fixtures.mjs'
 import { treeNamed, treeOptions } from '../support/hostile-trees.mjs'
+import { assert, describe, openWitness, options, program, test, together } from '../support/prelude.mjs'
 import {
   isWindows,
   NO_TIME_OF_THE_DEAD,
@@ -11,10 +9,7 @@ import {
   notUnderWine,
   WINE_COUNTS_NO_TIME,
 } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
 
-const options = { timeout: 120_000 }
-const together = { timeout: 600_000, concurrency: 4 }
 const nothing = { processes: 0, cpuMs: 0, rssBytes: 0 }
 /** The kernel counts user and system time in ticks, and rounds each down. */
 const ROUNDING_MS = 20

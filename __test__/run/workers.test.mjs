@@ -1,17 +1,13 @@
 // worker_threads: each worker is a separate owner. Its actions and its end do not affect the other
 // workers.
-import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { describe, test } from 'node:test'
 import { Worker } from 'node:worker_threads'
 import { assertAlive, assertGone, fileHas, freshRegistry, supervise } from '../support/bots.mjs'
-import { program, script } from '../support/fixtures.mjs'
 import { treeNamed } from '../support/hostile-trees.mjs'
+import { assert, describe, openWitness, options, program, script, test } from '../support/prelude.mjs'
 import { NO_SHELL, NO_TTY, NO_WORKERS_END, notInDeno, posixOnly } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
 
-const options = { timeout: 120_000 }
 const GRACE_MS = 300
 
 /**

@@ -1,5 +1,4 @@
 // What a hostile command can do with its file descriptors and to its keeper.
-import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
 import { chmodSync, chownSync, mkdirSync, readdirSync, readFileSync, readlinkSync } from 'node:fs'
 import { dirname } from 'node:path'
@@ -14,12 +13,10 @@ import {
   supervise,
   until,
 } from '../support/bots.mjs'
-import { program, script } from '../support/fixtures.mjs'
+import { assert, CLEANED_UP, openWitness, options, program, script } from '../support/prelude.mjs'
 import { linuxTests, NO_PROC } from '../support/system.mjs'
-import { CLEANED_UP, openWitness } from '../support/witness.mjs'
 
 const { describe, test } = linuxTests(NO_PROC)
-const options = { timeout: 120_000 }
 const together = { timeout: 600_000, concurrency: 3 }
 const isRoot = process.getuid?.() === 0
 const onlyRoot = { ...options, skip: !isRoot && 'only root sees what a zygote has open' }

@@ -1,6 +1,5 @@
 // Each field of a registry entry in turn names a bystander. Only processes that the entry proves
 // to belong to the run are ended.
-import assert from 'node:assert/strict'
 import { existsSync, mkdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { captureStartToken } from 'spawn-owned'
@@ -16,11 +15,10 @@ import {
 } from '../support/bots.mjs'
 import { base, unavailable } from '../support/cgroups.mjs'
 import { crashed, kept, owned } from '../support/orphans.mjs'
+import { assert, options, together } from '../support/prelude.mjs'
 import { NO_KEEPER, posixTests } from '../support/system.mjs'
 
 const { describe, test } = posixTests(NO_KEEPER)
-const options = { timeout: 120_000 }
-const together = { timeout: 600_000, concurrency: 4 }
 
 /**
  * Changes of an entry that make one or more fields name the bystander. The second value says

@@ -1,6 +1,5 @@
 // Links and FIFOs in place of the registry's files: no other file is written, no call blocks
 // forever, and the caller gets an error or a warning.
-import assert from 'node:assert/strict'
 import { execFile, execFileSync } from 'node:child_process'
 import {
   chmodSync,
@@ -21,13 +20,11 @@ import { promisify } from 'node:util'
 import { USER_A, withoutUsers } from '../support/another-user.mjs'
 import { assertGone, bystander, freshRegistry, supervise, until } from '../support/bots.mjs'
 import { spawnOwnedCli } from '../support/cli.mjs'
-import { program } from '../support/fixtures.mjs'
 import { crashed } from '../support/orphans.mjs'
+import { assert, openWitness, options, program } from '../support/prelude.mjs'
 import { NO_USERS, posixTests, removeFolder } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
 
 const { describe, test } = posixTests(NO_USERS)
-const options = { timeout: 120_000 }
 
 /** A folder for a registry, and a file beside it that must stay as it is. */
 function scene() {

@@ -1,11 +1,11 @@
 // Text that other programs choose: names, labels, command lines. No control character of it
 // reaches a terminal, and it forges no line. No value of an environment is written to a file.
-import assert from 'node:assert/strict'
 import { readdirSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { childrenOf, entriesOf, freshRegistry, keeperOf, supervise, until } from '../support/bots.mjs'
 import { spawnOwnedCli } from '../support/cli.mjs'
 import { crashed } from '../support/orphans.mjs'
+import { assert, options } from '../support/prelude.mjs'
 import {
   KEEPERS_ENVIRONMENT,
   linuxOnly,
@@ -16,7 +16,6 @@ import {
 } from '../support/system.mjs'
 
 const { describe, test } = posixTests(NO_SHELL)
-const options = { timeout: 120_000 }
 
 /** Clears the screen, sets the title, ends the line, reverses the text, and forges log lines. */
 const HOSTILE =

@@ -1,10 +1,8 @@
 // Another user of the same machine can neither affect a bot's runs nor make a bot signal other
 // processes.
-import assert from 'node:assert/strict'
 import { execFile, execFileSync, spawn } from 'node:child_process'
 import { chmodSync, chownSync, mkdirSync, writeFileSync } from 'node:fs'
 import { dirname } from 'node:path'
-import { describe, test } from 'node:test'
 import { promisify } from 'node:util'
 import { captureStartToken, createSupervisor, isSameProcess } from 'spawn-owned'
 import { startUser, USER_A, USER_B, withoutUsers } from '../support/another-user.mjs'
@@ -20,11 +18,10 @@ import {
   supervise,
   until,
 } from '../support/bots.mjs'
-import { program, script } from '../support/fixtures.mjs'
 import { treeNamed } from '../support/hostile-trees.mjs'
 import { cookieOf, crashed, owned } from '../support/orphans.mjs'
+import { assert, describe, openWitness, program, script, test } from '../support/prelude.mjs'
 import { NO_KEEPER, posixOnly } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
 
 const limit = { timeout: 120_000 }
 const options = { ...limit, skip: withoutUsers }

@@ -4,8 +4,7 @@ import { writeFileSync } from 'node:fs'
 import { connect, createServer } from 'node:net'
 import { join } from 'node:path'
 import { freshRegistry, supervise } from './bots.mjs'
-import { script } from './fixtures.mjs'
-import { openWitness } from './witness.mjs'
+import { assert, openWitness, script } from './prelude.mjs'
 
 /**
  * A service for the test `t`, with its own registry, witness and port: the options for
@@ -70,3 +69,15 @@ export async function heardAt(port) {
   const socket = connect({ port, host: '127.0.0.1' }).setEncoding('utf8')
   return (await socket.toArray()).join('')
 }
+
+/** The registry entry of a service. */
+export const recordIn = ({ here, options: { name } }) => here.list({ scopeKey: `service:${name}` })[0]
+
+/** Asserts that an error has this code, and a message with these parts. */
+export const fails =
+  (code, ...parts) =>
+  (error) => {
+    assert.equal(error.code, code, error.stack)
+    for (const part of parts) assert.match(error.message, part)
+    return true
+  }

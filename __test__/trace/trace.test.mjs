@@ -1,5 +1,4 @@
 // The trace: what SPAWN_OWNED_DEBUG and NODE_DEBUG write, where, and that they harm nothing.
-import assert from 'node:assert/strict'
 import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import {
@@ -19,11 +18,10 @@ import {
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
-import { describe, test } from 'node:test'
 import { pathToFileURL } from 'node:url'
 import { childrenOf, freshRegistry, startBot, supervise, until } from '../support/bots.mjs'
-import { program } from '../support/fixtures.mjs'
 import { crashed } from '../support/orphans.mjs'
+import { assert, describe, openWitness, program, test } from '../support/prelude.mjs'
 import {
   forScripts,
   isLinux,
@@ -34,7 +32,6 @@ import {
   posixOnly,
   removeFolder,
 } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
 
 const options = { timeout: 60_000 }
 const NEEDS_FIFO = posixOnly(NO_FIFOS, options)

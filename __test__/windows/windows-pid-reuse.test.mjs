@@ -1,10 +1,8 @@
 // A PID in the registry belongs to another process now, on Windows. The tests start processes until
 // the PID is reused for real. No bystander is ended, and no orphan is missed.
 // (reap-pid-reuse.test.mjs does the same on Linux.)
-import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { describe, test } from 'node:test'
 import { captureStartToken } from 'spawn-owned'
 import {
   assertAlive,
@@ -16,10 +14,9 @@ import {
   supervise,
   until,
 } from '../support/bots.mjs'
-import { program } from '../support/fixtures.mjs'
 import { assertReport, crashed } from '../support/orphans.mjs'
+import { assert, describe, openWitness, program, test } from '../support/prelude.mjs'
 import { windowsOnly } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
 
 const options = windowsOnly({ timeout: 200_000 })
 /** Thousands of PIDs may come before it. */

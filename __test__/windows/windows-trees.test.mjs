@@ -1,14 +1,11 @@
 // Hostile trees on Windows: every process in the job is ended with the job.
 // (hostile-trees.test.mjs and bot-killed.test.mjs have the trees of all systems.)
-import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
-import { describe, test } from 'node:test'
 import { assertAlive, assertGone, bystander, freshRegistry, startBot, supervise } from '../support/bots.mjs'
-import { program, script } from '../support/fixtures.mjs'
+import { assert, describe, openWitness, program, script, test } from '../support/prelude.mjs'
 import { isWine, notUnderWine, WINE_KEEPS_NO_LIMITS, windowsOnly } from '../support/system.mjs'
-import { openWitness } from '../support/witness.mjs'
 
 const options = windowsOnly({ timeout: 120_000 })
 const together = windowsOnly({ timeout: 600_000, concurrency: 2 })

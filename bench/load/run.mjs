@@ -19,9 +19,9 @@ import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { spawnOwned } from 'spawn-owned'
 import { installPackages } from '../../scripts/debian.mjs'
-import { thisMachine } from '../lib/machine.mjs'
 import { NODE, OURS } from '../lib/subjects.mjs'
-import { plainTable } from '../lib/table.mjs'
+import { thisMachine } from '../report/machine.mjs'
+import { plainTable } from '../report/table.mjs'
 
 const { values } = parseArgs({
   options: {

@@ -17,6 +17,7 @@ const DENO_LIMIT = 'its bots get few file descriptors, and Deno itself needs mor
 export const reasons = {
   bun: {
     'drop-in': COMPARED,
+    'drop-in-process': COMPARED,
     errors: COMPARED,
     ipc: CHANNELS,
     stdio: COMPARED,
@@ -27,6 +28,7 @@ export const reasons = {
   deno: {
     cancel: DENO_AFTER,
     'drop-in': COMPARED,
+    'drop-in-process': COMPARED,
     errors: COMPARED,
     ipc: CHANNELS,
     'reap-out-of-descriptors': DENO_LIMIT,
@@ -46,9 +48,10 @@ export const leftOut = (runtime) => new Set(Object.keys(reasons[runtime] ?? {}).
  * What every runtime must support: runs, events, streams, cancel, terminals, registry, reaping,
  * workers.
  */
-const core = ['cancel', 'events', 'pty', 'reap', 'registry', 'run', 'runtimes', 'streams', 'workers'].map(
-  fileOf,
-)
+const core = [
+  ...['cancel', 'events', 'pty', 'reap', 'reap-report', 'registry', 'registry-files'],
+  ...['run', 'runtimes', 'streams', 'workers'],
+].map(fileOf)
 
 /**
  * In CI, `npm test` runs all files with the installed Node. The other runtimes run what depends on

@@ -4,9 +4,11 @@ export const restless = new Set(
   [
     'beside-child-process',
     'drop-in',
+    'drop-in-process',
     'reap-crowded',
     'registry-crash',
     'registry-old-files',
+    'registry-damaged',
     'registry-errors',
     'soak',
     'workers',

@@ -82,7 +82,7 @@ export const claims = [
     page: 'security.md',
     section: 'another-user',
     says: 'A process that has taken the address of a keeper is not believed',
-    tests: [['cancel-from-other-process', 'cancel sends nothing to an impostor at the address of the keeper']],
+    tests: [['cancel-despite-faults', 'cancel sends nothing to an impostor at the address of the keeper']],
   },
   {
     page: 'security.md',
@@ -135,7 +135,7 @@ export const claims = [
     says: 'It stops its keeper',
     tests: [
       ['deadlines', 'a run ends at its deadline although its command has stopped the keeper and the zygote'],
-      ['cancel-from-other-process', 'the keeper is stopped again and again'],
+      ['cancel-despite-faults', 'the keeper is stopped again and again'],
     ],
   },
   {
@@ -357,7 +357,10 @@ export const claims = [
     page: 'registry.md',
     section: 'what-happens-when-',
     says: 'Torn, damaged, truncated, newer, missing, deleted or foreign files, links, FIFOs, folders',
-    tests: [['registry-errors', '']],
+    tests: [
+      ['registry-errors', ''],
+      ['registry-damaged', ''],
+    ],
   },
   {
     page: 'registry.md',
@@ -438,6 +441,9 @@ export const claims = [
     page: 'registry.md',
     section: 'cancelling-from-anywhere',
     says: 'Cancel from another process',
-    tests: [['cancel-from-other-process', '']],
+    tests: [
+      ['cancel-from-other-process', ''],
+      ['cancel-despite-faults', ''],
+    ],
   },
 ]

@@ -101,7 +101,7 @@ export const guarantees = [
       {
         when: '… and the run is kept',
         promise: 'the next bot gets all of the run',
-        linux: yes([['adopt', 'survives the SIGKILL of its bot completely, and is adopted and cancelled:']], 'It can adopt, cancel or reap the run.'),
+        linux: yes([['kept-runs', 'survives the SIGKILL of its bot completely, and is adopted and cancelled:']], 'It can adopt, cancel or reap the run.'),
         cgroup: yes([['cgroup', 'a kept run is adopted with its cgroup']]),
         macos: asLinux(),
         windows: asLinux([['windows-trees', 'alive if the run is kept, and the next bot ends all of it']]),
@@ -109,7 +109,7 @@ export const guarantees = [
       {
         when: '… and the run has a timeout',
         promise: 'the keeper applies the timeout',
-        linux: yes([['adopt', 'ends at its deadline after its bot died, and its keeper records that']]),
+        linux: yes([['kept-runs', 'ends at its deadline after its bot died, and its keeper records that']]),
         cgroup: yes([['cgroup-lifecycle', 'is killed, and the keeper of its kept run enforces the deadline']]),
         macos: asLinux(),
         windows: no('No process applies the timeout while no bot runs.'),
@@ -128,7 +128,7 @@ export const guarantees = [
         linux: yes(
           [
             ['service', 'it survives SIGKILL of its starter, and a later reapOrphans'],
-            ['service', 'SIGKILL of its starter does not stop it, and other callers get it'],
+            ['service-start', 'SIGKILL of its starter does not stop it, and other callers get it'],
           ],
           'It is not an orphan. The next `ensureService` finds it.',
         ),
@@ -395,15 +395,15 @@ export const guarantees = [
         promise: '`cancel` ends it with its group',
         linux: yes(
           [
-            ['register', 'a group leader with its whole group'],
-            ['register', 'after the bot dies, a registered process lives on, and the next bot ends'],
+            ['end-registered', 'a group leader with its whole group'],
+            ['end-registered', 'after the bot dies, a registered process lives on, and the next bot ends'],
           ],
           'When the bot dies, it lives on until the next `reapOrphans`.',
         ),
         cgroup: absent(),
         macos: asLinux(),
         windows: partly('`registerProcess` puts it into a job; `cancel` ends what it starts from then on. Not promised: an ' + 'older descendant, once the process between them is gone.', [
-          ['register', 'a group leader with descendants that left its group'],
+          ['end-registered', 'a group leader with descendants that left its group'],
         ]),
       },
     ],

@@ -3,7 +3,7 @@
  * ours, others }`. A row without a target is information.
  */
 
-import { ratioOfMedians, summary } from './stats.mjs'
+import { ratioOfMedians, summary } from '../lib/stats.mjs'
 
 /** Our samples against those of an opponent: `value` is the ratio of the medians. */
 export function ratioRow({ bench, what, against, target, ours, theirs, unit = 'ms', others = {}, note }) {

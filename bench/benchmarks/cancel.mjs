@@ -6,10 +6,10 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { absoluteRow, ratioRow } from './lib/rows.mjs'
-import { availableSubjects, EXECA, NODE, OURS } from './lib/subjects.mjs'
-import { cancelTree, compileTree, GROUP, TREE_KILL } from './lib/trees.mjs'
-import { interleave, withWorkers } from './lib/workers.mjs'
+import { availableSubjects, EXECA, NODE, OURS } from '../lib/subjects.mjs'
+import { cancelTree, compileTree, GROUP, TREE_KILL } from '../lib/trees.mjs'
+import { interleave, withWorkers } from '../lib/workers.mjs'
+import { absoluteRow, ratioRow } from '../report/rows.mjs'
 
 const PROCESSES = 100
 const SHAPE = { middle: 9, leaves: 10 }

@@ -6,11 +6,11 @@
  * such a call counts as part of that step.
  */
 
-import { sum } from './lib/proc.mjs'
-import { median } from './lib/stats.mjs'
-import { NODE, OURS } from './lib/subjects.mjs'
-import { traced, whyNoTrace } from './lib/trace.mjs'
-import { withWorkers } from './lib/workers.mjs'
+import { sum } from '../lib/proc.mjs'
+import { median } from '../lib/stats.mjs'
+import { NODE, OURS } from '../lib/subjects.mjs'
+import { withWorkers } from '../lib/workers.mjs'
+import { traced, whyNoTrace } from './trace.mjs'
 
 const RUNS_A_TURN = 25
 const OTHERS = 'another process has the CPU'

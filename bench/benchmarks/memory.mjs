@@ -5,10 +5,10 @@
 
 import { once } from 'node:events'
 import { setTimeout as delay } from 'node:timers/promises'
-import { anonymousKb, helpersOf, memoryKb, sum, threads } from './lib/proc.mjs'
-import { absoluteRow } from './lib/rows.mjs'
-import { NODE, OURS } from './lib/subjects.mjs'
-import { withWorkers } from './lib/workers.mjs'
+import { anonymousKb, helpersOf, memoryKb, sum, threads } from '../lib/proc.mjs'
+import { NODE, OURS } from '../lib/subjects.mjs'
+import { withWorkers } from '../lib/workers.mjs'
+import { absoluteRow } from '../report/rows.mjs'
 
 const RUNS = 50
 const IDLE_MS = 5000

@@ -1,7 +1,7 @@
 /** The machine and time of a measurement. */
 
 import { cpus, release } from 'node:os'
-import { busyShare } from './proc.mjs'
+import { busyShare } from '../lib/proc.mjs'
 
 /**
  * `facts` for JSON, `text` for readers, `busy`: the share of the CPUs, 0 to 1, that other processes

@@ -5,13 +5,13 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync 
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { INSTALLED_SIZE } from '../scripts/targets/list.mjs'
-import { sum } from './lib/proc.mjs'
-import { absoluteRow } from './lib/rows.mjs'
-import { median } from './lib/stats.mjs'
-import { availableSubjects, EXECA } from './lib/subjects.mjs'
+import { INSTALLED_SIZE } from '../../scripts/targets/list.mjs'
+import { sum } from '../lib/proc.mjs'
+import { median } from '../lib/stats.mjs'
+import { availableSubjects, EXECA } from '../lib/subjects.mjs'
+import { absoluteRow } from '../report/rows.mjs'
 
-const root = fileURLToPath(new URL('..', import.meta.url))
+const root = fileURLToPath(new URL('../..', import.meta.url))
 const NODE_PTY_MB = 64
 
 export const name = 'import'

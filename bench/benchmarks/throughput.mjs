@@ -1,8 +1,8 @@
 /** Bytes per second through `stdout` into a `data` listener. */
 
-import { ratioRow } from './lib/rows.mjs'
-import { availableSubjects, EXECA, NODE, OURS } from './lib/subjects.mjs'
-import { interleave, withWorkers } from './lib/workers.mjs'
+import { availableSubjects, EXECA, NODE, OURS } from '../lib/subjects.mjs'
+import { interleave, withWorkers } from '../lib/workers.mjs'
+import { ratioRow } from '../report/rows.mjs'
 
 const MIB = 1024 * 1024
 const BLOCK = 64 * 1024

@@ -1,9 +1,9 @@
 /** 200 spawns in one turn of the event loop, until the last one has closed. */
 
-import { ratioRow } from './lib/rows.mjs'
-import { burst, pick } from './lib/runs.mjs'
-import { availableSubjects, EXECA, NODE, OURS } from './lib/subjects.mjs'
-import { interleave, withWorkers } from './lib/workers.mjs'
+import { burst, pick } from '../lib/runs.mjs'
+import { availableSubjects, EXECA, NODE, OURS } from '../lib/subjects.mjs'
+import { interleave, withWorkers } from '../lib/workers.mjs'
+import { ratioRow } from '../report/rows.mjs'
 
 const RESIDENT_MB = 50
 const COUNT = 200

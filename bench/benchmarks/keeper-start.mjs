@@ -3,10 +3,10 @@
  * forks one on demand.
  */
 
-import { ratioRow } from './lib/rows.mjs'
-import { burst, pick, timedRuns } from './lib/runs.mjs'
-import { NODE, OURS } from './lib/subjects.mjs'
-import { interleave, withWorkers } from './lib/workers.mjs'
+import { burst, pick, timedRuns } from '../lib/runs.mjs'
+import { NODE, OURS } from '../lib/subjects.mjs'
+import { interleave, withWorkers } from '../lib/workers.mjs'
+import { ratioRow } from '../report/rows.mjs'
 
 const RUNS_A_TURN = 10
 /** The default of the library, and the setting that this benchmark forces. */

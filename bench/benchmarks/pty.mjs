@@ -1,10 +1,10 @@
 /** Terminals, with the API of node-pty on both sides: spawn to first byte, throughput, memory. */
 
 import { setTimeout as delay } from 'node:timers/promises'
-import { anonymousKb, helpersOf, memoryKb, sum } from './lib/proc.mjs'
-import { absoluteRow, ratioRow } from './lib/rows.mjs'
-import { NODE_PTY, OUR_PTY } from './lib/subjects.mjs'
-import { interleave, withWorkers } from './lib/workers.mjs'
+import { anonymousKb, helpersOf, memoryKb, sum } from '../lib/proc.mjs'
+import { NODE_PTY, OUR_PTY } from '../lib/subjects.mjs'
+import { interleave, withWorkers } from '../lib/workers.mjs'
+import { absoluteRow, ratioRow } from '../report/rows.mjs'
 
 const MIB = 1024 * 1024
 const BLOCK = 64 * 1024

@@ -6,10 +6,10 @@
 import { mkdtempSync, rmSync, statfsSync } from 'node:fs'
 import { homedir, tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { ratioRow } from './lib/rows.mjs'
-import { pick, timedRuns } from './lib/runs.mjs'
-import { NODE, OURS } from './lib/subjects.mjs'
-import { interleave, withWorkers } from './lib/workers.mjs'
+import { pick, timedRuns } from '../lib/runs.mjs'
+import { NODE, OURS } from '../lib/subjects.mjs'
+import { interleave, withWorkers } from '../lib/workers.mjs'
+import { ratioRow } from '../report/rows.mjs'
 
 const TMPFS = 0x01021994
 const RUNS_A_TURN = 10

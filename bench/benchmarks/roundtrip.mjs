@@ -1,9 +1,9 @@
 /** From the spawn call to the `close` event of a command that ends at once. */
 
-import { ratioRow } from './lib/rows.mjs'
-import { pick, timedRuns } from './lib/runs.mjs'
-import { availableSubjects, EXECA, NODE, OURS } from './lib/subjects.mjs'
-import { interleave, withWorkers } from './lib/workers.mjs'
+import { pick, timedRuns } from '../lib/runs.mjs'
+import { availableSubjects, EXECA, NODE, OURS } from '../lib/subjects.mjs'
+import { interleave, withWorkers } from '../lib/workers.mjs'
+import { ratioRow } from '../report/rows.mjs'
 
 const RESIDENT_MB = 50
 const RUNS_A_TURN = 10

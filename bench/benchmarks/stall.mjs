@@ -1,10 +1,10 @@
 /** How long the spawn call blocks the event loop, for bots of three sizes. */
 
-import { availableMb } from './lib/proc.mjs'
-import { ratioRow } from './lib/rows.mjs'
-import { pick, timedRuns } from './lib/runs.mjs'
-import { availableSubjects, EXECA, NODE, OURS } from './lib/subjects.mjs'
-import { interleave, withWorkers } from './lib/workers.mjs'
+import { availableMb } from '../lib/proc.mjs'
+import { pick, timedRuns } from '../lib/runs.mjs'
+import { availableSubjects, EXECA, NODE, OURS } from '../lib/subjects.mjs'
+import { interleave, withWorkers } from '../lib/workers.mjs'
+import { ratioRow } from '../report/rows.mjs'
 
 const SIZES = [
   { residentMb: 50, size: '50 MB', atMost: 0.25, rounds: 60, quickRounds: 20 },
