@@ -6,10 +6,13 @@ import {
   existsSync,
   mkdirSync,
   readFileSync,
+  renameSync,
   statSync,
   symlinkSync,
   writeFileSync,
 } from 'node:fs'
+import fsPromises from 'node:fs/promises'
+import { syncBuiltinESMExports } from 'node:module'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { assertGone, bystander, freshRegistry, startBot, supervise, until } from '../support/bots.mjs'
@@ -19,6 +22,18 @@ import { isWindows, NO_KEEPER, NO_SHELL, posixOnly } from '../support/system.mjs
 
 const options = { timeout: 60_000 }
 const fileOf = (path) => `${path}.history`
+const idsOf = async (supervisor) => (await supervisor.history()).map(({ runId }) => runId)
+
+/** Calls `hook` for each file that the package opens with node:fs/promises, until the test ends. */
+function hookOpen(t, hook) {
+  const { open } = fsPromises
+  const use = (value) => {
+    fsPromises.open = value
+    syncBuiltinESMExports()
+  }
+  use((...args) => hook(() => open(...args)))
+  t.after(() => use(open))
+}
 
 describe('history() has', options, () => {
   test('a run of this bot, with its exit', async () => {
@@ -163,8 +178,71 @@ describe('the file of the history', options, () => {
     await supervisor.history()
     assert.equal(existsSync(`${fileOf(path)}.1`), true)
     await supervisor.run(process.execPath, ['-e', '0'], { runId: 'third' })
-    const ids = (await supervisor.history()).map(({ runId }) => runId)
-    assert.deepEqual(ids, ['first', 'second', 'third'])
+    assert.deepEqual(await idsOf(supervisor), ['first', 'second', 'third'])
+  })
+
+  test('is renamed once by two bots that find it full', async (t) => {
+    const path = freshRegistry()
+    const [slow, other] = [supervise(path), await startBot(t, path)]
+    const command = (runId) => [process.execPath, ['-e', '0'], { runId }]
+    await slow.run(...command('first'))
+    await slow.history()
+    appendFileSync(fileOf(path), `${'x'.repeat(1024 * 1024)}\n`)
+    // This bot has appended its line to the full file. Then the other bot is faster.
+    let appended
+    const hasAppended = new Promise((resolve) => {
+      appended = resolve
+    })
+    let resume
+    const isResumed = new Promise((resolve) => {
+      resume = resolve
+    })
+    let isFirst = true
+    hookOpen(t, async (open) => {
+      const file = await open()
+      if (!isFirst) return file
+      isFirst = false
+      const { appendFile } = file
+      file.appendFile = async (text) => {
+        await appendFile.call(file, text)
+        appended()
+        await isResumed
+      }
+      return file
+    })
+    await slow.run(...command('slow'))
+    const ids = idsOf(slow)
+    await hasAppended
+    await other.ask('spawn', ...command('second'))
+    await until(() => existsSync(`${fileOf(path)}.1`), 'the other bot has renamed the file')
+    await other.ask('spawn', ...command('third'))
+    const hasThird = () => existsSync(fileOf(path)) && readFileSync(fileOf(path), 'utf8').endsWith('}\n')
+    await until(hasThird, 'a new file has the third run')
+    resume()
+    assert.deepEqual(await ids, ['first', 'slow', 'second', 'third'])
+  })
+
+  test('is read completely while another bot renames it', async (t) => {
+    const path = freshRegistry()
+    const supervisor = supervise(path)
+    for (const runId of ['first', 'second']) {
+      await supervisor.run(process.execPath, ['-e', '0'], { runId })
+      await supervisor.history()
+    }
+    let last = Promise.resolve()
+    let opened = 0
+    hookOpen(t, (open) => {
+      // One after the other: the file is renamed after the first one.
+      const file = last.then(open)
+      last = file
+        .catch(() => {})
+        .then(() => {
+          if (opened++ === 0) renameSync(fileOf(path), `${fileOf(path)}.1`)
+        })
+      return file.finally(() => last)
+    })
+    assert.deepEqual(await idsOf(supervisor), ['first', 'second'])
+    assert.equal(existsSync(`${fileOf(path)}.1`), true)
   })
 })
 

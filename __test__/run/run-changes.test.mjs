@@ -1,7 +1,7 @@
 // What a caller can change about a run after its start: timeouts, labels and metadata.
 import { once } from 'node:events'
-import { entriesOf, freshRegistry, supervise, until } from '../support/bots.mjs'
-import { assert, describe, test } from '../support/prelude.mjs'
+import { assertGone, entriesOf, freshRegistry, startBot, supervise, until } from '../support/bots.mjs'
+import { assert, describe, openWitness, program, test } from '../support/prelude.mjs'
 
 const options = { timeout: 60_000 }
 const path = freshRegistry()
@@ -183,5 +183,23 @@ describe('a bot that registers itself', options, () => {
     assert.equal(own.list().length, 1)
     assert.equal(own.unregisterProcess('me'), true)
     assert.deepEqual(own.list(), [])
+  })
+
+  test('is terminated by the cancel of another bot, and its kept run is not', async (t) => {
+    const path = freshRegistry()
+    const bot = await startBot(t, path)
+    const [kept, other] = [openWitness(t), openWitness(t)]
+    await bot.ask('spawn', program('stays'), [kept.path], { runId: 'kept', onOwnerExit: 'keep' })
+    await bot.ask('spawn', program('stays'), [other.path], { runId: 'other' })
+    await Promise.all([kept.ready(1), other.ready(1)])
+    await bot.ask('register', { pid: bot.pid, runId: 'the-bot' })
+    const here = supervise(path)
+    const { outcome, exits } = await here.cancel('the-bot', { graceMs: 0 })
+    assert.deepEqual([outcome, exits.map(({ survivors }) => survivors)], ['cancelled', [[]]])
+    await bot.ended
+    await other.gone(30_000)
+    assert.equal(kept.isGone(), false)
+    assert.equal((await here.cancel('kept', { graceMs: 0 })).outcome, 'cancelled')
+    assertGone(kept)
   })
 })

@@ -276,6 +276,7 @@ pub fn target<'a>(record: &'a Record, root: &'a ProcessRef) -> Target<'a> {
         root,
         leads_group: record.pgid == Some(record.pid),
         spawned: kept,
+        alone: record.is_owner_itself(),
         cookie_key: record.cookie_key.as_deref().filter(|_| kept),
         members: &record.members,
         #[cfg(unix)]

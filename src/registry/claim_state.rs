@@ -11,6 +11,9 @@
 //!      ├─────────────────┘     ▼             ▼                  │ Abandon ──────────► Abandoned
 //!      └──── a checkpoint ──── Unsettled ◄──────────────────────┘ Return
 //! ```
+//!
+//! A lost claim restores the state before the claim. The winner can return an entry to this
+//! process, and then a checkpoint of this process must not remove it.
 
 #[cfg(test)]
 mod tests;
@@ -31,7 +34,9 @@ pub enum ClaimState {
     #[default]
     Unclaimed,
     /// This process is claiming the entry, or has claimed it and decides what to do with the run.
-    Claiming { pending: Option<PendingClaim> },
+    ///
+    /// `before`: the state before the claim.
+    Claiming { pending: Option<PendingClaim>, before: Box<ClaimState> },
     /// The entry is ours, but no [`super::Entry`] handles it yet. `former`: the entry before the
     /// claim.
     Adopted { former: Box<Record>, pending: Option<PendingClaim> },
@@ -43,7 +48,10 @@ pub enum ClaimState {
     /// The entry stays in the file and may be claimed again. A checkpoint that began before the
     /// claim was written shows the former owner, as if the entry had been returned. So only a
     /// checkpoint that began later can settle the entry.
-    Unsettled { since: CheckpointNumber },
+    ///
+    /// `is_with_other`: a checkpoint has shown another owner, which can still return the entry to
+    /// this process.
+    Unsettled { since: CheckpointNumber, is_with_other: bool },
     /// This process has left the entry to its keeper, which records the end.
     ///
     /// `was_seen`: a checkpoint has contained the entry. A checkpoint that began before the entry
@@ -70,8 +78,10 @@ pub enum Event<'a> {
     /// This process is about to write a claim. Has no effect if [`ClaimState::is_claimable`] is
     /// false.
     Claim { from: Option<String>, at: CheckpointNumber },
-    /// The claim is over: another owner was first, or the run has ended.
+    /// The claim is over, because the run has ended.
     Release,
+    /// Another process claimed the entry first.
+    LoseClaim,
     /// The claim could not be written, or its result could not be read.
     ClaimFailed { at: CheckpointNumber },
     /// The claimed run continues, and the entry is ours.
@@ -104,23 +114,27 @@ impl ClaimState {
     pub fn after(self, event: Event) -> Self {
         match event {
             Event::Remember => match self {
-                Self::Claiming { pending } => Self::Own { pending },
+                Self::Claiming { pending, .. } => Self::Own { pending },
                 Self::Adopted { .. } | Self::Own { .. } => self,
                 Self::Unclaimed | Self::Unsettled { .. } | Self::Abandoned { .. } => {
                     Self::Own { pending: None }
                 }
             },
             Event::Claim { from, at } if self.is_claimable() => {
-                Self::Claiming { pending: Some(PendingClaim { from, since: at }) }
+                Self::Claiming { pending: Some(PendingClaim { from, since: at }), before: Box::new(self) }
             }
             Event::Release => match self {
                 Self::Claiming { .. } => Self::Unclaimed,
                 _ => self,
             },
-            Event::ClaimFailed { at } if !self.is_live() => Self::Unsettled { since: at },
+            Event::LoseClaim => match self {
+                Self::Claiming { before, .. } => *before,
+                _ => self,
+            },
+            Event::ClaimFailed { at } if !self.is_live() => Self::unsettled(at),
             Event::Adopt { former } => {
                 let pending = match self {
-                    Self::Claiming { pending } | Self::Adopted { pending, .. } | Self::Own { pending } => {
+                    Self::Claiming { pending, .. } | Self::Adopted { pending, .. } | Self::Own { pending } => {
                         pending
                     }
                     Self::Unclaimed | Self::Unsettled { .. } | Self::Abandoned { .. } => None,
@@ -131,7 +145,7 @@ impl ClaimState {
                 Self::Adopted { pending, .. } => Self::Own { pending },
                 _ => self,
             },
-            Event::Return { at } => Self::Unsettled { since: at },
+            Event::Return { at } => Self::unsettled(at),
             Event::Forget if self.is_live() => Self::Unclaimed,
             Event::Abandon => match self {
                 Self::Unclaimed | Self::Adopted { .. } | Self::Own { .. } => {
@@ -148,9 +162,9 @@ impl ClaimState {
         match self {
             Self::Unclaimed => Self::Unclaimed,
             // Only a read of the journal decides who won the claim, see `Registry::claim`.
-            Self::Claiming { pending } => match content {
-                Content::Ours(_) => Self::Claiming { pending: confirmed(pending, number) },
-                Content::Missing | Content::Others(_) => Self::Claiming { pending },
+            Self::Claiming { pending, before } => match content {
+                Content::Ours(_) => Self::Claiming { pending: confirmed(pending, number), before },
+                Content::Missing | Content::Others(_) => Self::Claiming { pending, before },
             },
             Self::Adopted { pending, .. } | Self::Own { pending }
                 if is_theft(pending.as_ref(), number, content) =>
@@ -166,9 +180,11 @@ impl ClaimState {
                 Content::Others(_) => Self::Own { pending },
                 _ => Self::Own { pending: confirmed(pending, number) },
             },
-            Self::Unsettled { since } => match content {
-                Content::Missing | Content::Others(_) if since < number => Self::Unclaimed,
-                _ => self,
+            Self::Unsettled { since, .. } => match content {
+                Content::Missing if since < number => Self::Unclaimed,
+                Content::Others(_) if since < number => Self::Unsettled { since, is_with_other: true },
+                Content::Missing | Content::Others(_) => self,
+                Content::Ours(_) => Self::unsettled(since),
             },
             Self::Abandoned { was_seen } => match content {
                 Content::Missing if was_seen => Self::Unclaimed,
@@ -178,6 +194,10 @@ impl ClaimState {
                 Content::Ours(_) | Content::Others(_) => Self::Abandoned { was_seen: true },
             },
         }
+    }
+
+    fn unsettled(since: CheckpointNumber) -> Self {
+        Self::Unsettled { since, is_with_other: false }
     }
 
     /// Whether the entry is ours, and memory decides what a checkpoint writes about it.
@@ -192,10 +212,13 @@ impl ClaimState {
 
     /// Whether this process must remember the entry, even if no supervisor is open.
     ///
-    /// This includes unsettled entries, because on disk their owner is this process, which is
-    /// alive. Without this memory no supervisor of this process could claim them again.
+    /// This includes unsettled entries whose owner on disk may be this process, which is alive.
+    /// Without this memory no supervisor of this process could claim them again.
     pub fn needs_memory(&self) -> bool {
-        !matches!(self, Self::Unclaimed | Self::Abandoned { .. })
+        match self {
+            Self::Unclaimed | Self::Abandoned { .. } | Self::Unsettled { is_with_other: true, .. } => false,
+            Self::Claiming { .. } | Self::Adopted { .. } | Self::Own { .. } | Self::Unsettled { .. } => true,
+        }
     }
 
     /// Whether an entry with this state stays in the file, if this process owns it on disk.

@@ -118,6 +118,40 @@ pub fn is_in_place(file: &File, path: &Path) -> bool {
     }
 }
 
+/// Renames a log file to the same path with `.1`, and replaces the previous one. Returns whether
+/// another file can be at `path` now, so that `file` must be opened again.
+///
+/// The lock is on the file itself, not on its name. Two bots may find the file full. The first one
+/// gets the lock and renames the file. The second one gets the lock later, sees that the name
+/// belongs to another file by now, and renames nothing. Otherwise it would replace a full `.1` by a
+/// file of a few lines.
+///
+/// A bot that does not get the lock, or cannot rename the file, renames nothing. Lines that it
+/// appends to the open file are not lost when that file is renamed.
+pub fn rotate(file: &File, path: &Path) -> bool {
+    match try_lock(file) {
+        Ok(true) if is_in_place(file, path) => std::fs::rename(path, rotated(path)).is_ok(),
+        Ok(is_locked) => is_locked,
+        Err(_) => false,
+    }
+}
+
+/// Rotates the log file at `path`, if it is longer than `limit`.
+pub fn rotate_if_longer(path: &Path, limit: u64) -> Result<(), Refusal> {
+    let file = open_to_extend(path)?;
+    if file.metadata().map_err(Refusal::Failed)?.len() > limit {
+        rotate(&file, path);
+    }
+    Ok(())
+}
+
+/// The path of a log file after its rotation.
+pub fn rotated(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".1");
+    name.into()
+}
+
 /// How long to retry a temporary error while the event loop waits.
 pub const EVENT_LOOP_PATIENCE: Duration = Duration::from_millis(100);
 const RETRY_PAUSE: Duration = Duration::from_millis(1);

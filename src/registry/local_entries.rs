@@ -149,7 +149,12 @@ impl LocalEntries {
         is_claimable
     }
 
-    /// Ends claims: other owners were first, or the runs are over.
+    /// Ends a claim that another process won.
+    pub fn lose_claim(&mut self, key: &str) {
+        self.on(key, Event::LoseClaim);
+    }
+
+    /// Ends claims, because the runs are over.
     pub fn release(&mut self, keys: &[String]) {
         for key in keys {
             self.on(key, Event::Release);

@@ -140,36 +140,11 @@ impl OrphanLog {
         file.write_all(batch.text.as_bytes()).map_err(Refusal::Failed)
     }
 
-    /// Returns the open file, or a new one if the file is too long.
-    ///
-    /// The lock is on the file itself, not on its name. Two bots may find the file full. The first
-    /// one gets the lock and renames the file. The second one gets the lock later, sees that the
-    /// name belongs to another file by now, and renames nothing. Otherwise it would replace a full
-    /// `.1` by a file of a few lines.
-    ///
-    /// A bot that does not get the lock, or cannot rename the file, appends to the file that it has
-    /// open. The lines are not lost when that file is renamed.
+    /// Returns the open file, or a new one if the file is too long, see [`disk::rotate`].
     fn rotate_if_full(&self, file: File, length: usize) -> Result<File, Refusal> {
         let size = file.metadata().map_err(Refusal::Failed)?.len();
-        if size == 0 || size.saturating_add(length as u64) <= self.limit {
-            return Ok(file);
-        }
-        match disk::try_lock(&file) {
-            Ok(true) if disk::is_in_place(&file, &self.path) => {
-                match std::fs::rename(&self.path, self.rotated()) {
-                    Ok(()) => self.open(),
-                    Err(_) => Ok(file),
-                }
-            }
-            Ok(true) => self.open(),
-            Ok(false) | Err(_) => Ok(file),
-        }
-    }
-
-    fn rotated(&self) -> PathBuf {
-        let mut name = self.path.clone().into_os_string();
-        name.push(".1");
-        name.into()
+        let is_full = size > 0 && size.saturating_add(length as u64) > self.limit;
+        if is_full && disk::rotate(&file, &self.path) { self.open() } else { Ok(file) }
     }
 
     fn open(&self) -> Result<File, Refusal> {

@@ -239,6 +239,13 @@ impl Record {
         Some(Recorded { path: self.cgroup.as_deref()?, keeper: &self.keeper.as_ref()?.start_token })
     }
 
+    /// Whether the owner has registered itself.
+    pub fn is_owner_itself(&self) -> bool {
+        self.containment == Containment::Process
+            && self.start_token.is_some()
+            && self.start_token == self.bot_start_token
+    }
+
     /// Whether the record names `process` as the run's keeper or as a member.
     ///
     /// Such a process cannot own the run, because an action on the run also hits its members. With

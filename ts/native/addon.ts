@@ -263,7 +263,7 @@ export async function adopt(registry: NativeRegistry, key: string, listener: Lis
  */
 export function settled<T>(json: string): T {
   const result = JSON.parse(json)
-  if (result.error) throw codedError(Error, result.error.code, result.error.message)
+  if (result?.error) throw codedError(Error, result.error.code, result.error.message)
   return result
 }
 
@@ -339,6 +339,14 @@ export async function portHolder(
   keeper: string | undefined,
 ): Promise<PortHolder> {
   return settled<PortHolder>(await binding.portHolder(address, port, keeper))
+}
+
+/**
+ * Renames a file that is longer than `limit` to the same name with `.1`. Of several bots that do
+ * this at the same time, one renames the file.
+ */
+export async function rotateFile(path: string, limit: number): Promise<void> {
+  settled(await binding.rotateFile(path, limit))
 }
 
 /** The path of the keeper's executable. */

@@ -1,7 +1,7 @@
 // RunHistory: how the ended runs of a registry ended, as one line of JSON per run in a file.
 
 import { closeSync, constants, fstatSync, openSync, writeSync } from 'node:fs'
-import { open, rename } from 'node:fs/promises'
+import { type FileHandle, open } from 'node:fs/promises'
 import type { EndedRun, RegistryProblem } from '../../index.js'
 import { epochMs, setTimeout } from '../util/timers.js'
 
@@ -24,14 +24,23 @@ const unwritten = new Set<RunHistory>()
 
 export class RunHistory {
   readonly #path: string
+  /** Renames a full file once, whichever bots do this at the same time. */
+  readonly #rotate: (path: string, maxBytes: number) => Promise<void>
   readonly #report: (problem: RegistryProblem) => void
   #lines: string[] = []
+  /** What is being written. */
+  #pending = ''
   #writing: Promise<void> = Promise.resolve()
   #isScheduled = false
   #hasReported = false
 
-  constructor(path: string, report: (problem: RegistryProblem) => void) {
+  constructor(
+    path: string,
+    rotate: (path: string, maxBytes: number) => Promise<void>,
+    report: (problem: RegistryProblem) => void,
+  ) {
     this.#path = path
+    this.#rotate = rotate
     this.#report = report
   }
 
@@ -59,26 +68,22 @@ export class RunHistory {
   async read(): Promise<EndedRun[]> {
     // Other supervisors of this process can use the same file.
     await Promise.all([this, ...unwritten].map((history) => history.flush()))
-    const texts = await Promise.all([`${this.#path}.1`, this.#path].map(readText))
-    return parseHistory(texts.join(''), epochMs())
+    return parseHistory(await readBoth(this.#path), epochMs())
   }
 
   async #write(): Promise<void> {
     const text = this.#take()
     if (text === '') return
-    const file = await open(this.#path, TO_APPEND, 0o600)
-    try {
-      const { size } = await checkFile(await file.stat(), this.#path)
-      await file.appendFile(text)
-      if (size + text.length > MAX_BYTES) await rename(this.#path, `${this.#path}.1`)
-    } finally {
-      await file.close()
-    }
+    this.#pending = text
+    const isFull = await append(this.#path, text).finally(() => this.#afterWrite())
+    // Not a rename by name: another bot may have renamed the full file since.
+    if (isFull) await this.#rotate(this.#path, MAX_BYTES)
   }
 
   /** Writes what was added, at the exit of the bot: no callback runs after it. */
   writeNow(): void {
-    const text = this.#take()
+    // The exit can interrupt a write. A line that is written twice counts once.
+    const text = this.#pending + this.#take()
     if (text === '') return
     let fd: number | undefined
     try {
@@ -95,8 +100,13 @@ export class RunHistory {
   #take(): string {
     const text = this.#lines.join('')
     this.#lines = []
-    if (unwritten.delete(this) && unwritten.size === 0) process.off('exit', writeAll)
     return text
+  }
+
+  #afterWrite(): void {
+    this.#pending = ''
+    if (this.#lines.length > 0) return
+    if (unwritten.delete(this) && unwritten.size === 0) process.off('exit', writeAll)
   }
 
   /** Reports the first failure. The folder of a registry can be deleted: that is no problem. */
@@ -124,17 +134,44 @@ function checkFile<Stat extends { isFile(): boolean; uid: number; nlink: number 
   return stat
 }
 
-async function readText(path: string): Promise<string> {
+/** Appends a text. Returns whether the file is full. */
+async function append(path: string, text: string): Promise<boolean> {
+  const file = await open(path, TO_APPEND, 0o600)
   try {
-    const file = await open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK)
-    try {
-      checkFile(await file.stat(), path)
-      return await file.readFile('utf8')
-    } finally {
-      await file.close()
-    }
+    checkFile(await file.stat(), path)
+    await file.appendFile(text)
+    return (await file.stat()).size > MAX_BYTES
+  } finally {
+    await file.close()
+  }
+}
+
+/**
+ * Returns the older file and the newer one as one text.
+ *
+ * Opens the newer one first. If a bot renames it to the older name meanwhile, it is read twice. In
+ * the other order it would not be read at all.
+ */
+async function readBoth(path: string): Promise<string> {
+  const newer = await openToRead(path)
+  try {
+    const older = await openToRead(`${path}.1`)
+    const texts = [older, newer].map(async (file) => (await file?.readFile('utf8')) ?? '')
+    return (await Promise.all(texts).finally(() => older?.close())).join('')
+  } finally {
+    await newer?.close()
+  }
+}
+
+async function openToRead(path: string): Promise<FileHandle | undefined> {
+  let file: FileHandle | undefined
+  try {
+    file = await open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK)
+    checkFile(await file.stat(), path)
+    return file
   } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return ''
+    await file?.close()
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
     throw error
   }
 }

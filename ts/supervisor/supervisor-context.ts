@@ -3,7 +3,7 @@
 import type { EventEmitter } from 'node:events'
 import { dirname, join, resolve } from 'node:path'
 import type { LeaseEvent, ReapDecision, RegistryEvent, RunDefaults, SupervisorOptions } from '../../index.js'
-import { openRegistry } from '../native/addon.js'
+import { openRegistry, rotateFile } from '../native/addon.js'
 import { flushAtExit, Registry } from '../registry/registry.js'
 import { type RegistryWarning, warnOnce } from '../registry/registry-warnings.js'
 import { RunHistory } from '../registry/run-history.js'
@@ -48,7 +48,7 @@ export class SupervisorContext {
     this.events = new SupervisorEvents(emitter)
     const historyPath = historyPathOf(given.historyPath, this.registryPath)
     if (historyPath !== undefined) {
-      this.history = new RunHistory(historyPath, (problem) => this.report(problem))
+      this.history = new RunHistory(historyPath, rotateFile, (problem) => this.report(problem))
     }
   }
 

@@ -26,6 +26,9 @@ pub struct Target<'a> {
     pub leads_group: bool,
     /// The run was spawned, so its root led a session. Otherwise the process was only registered.
     pub spawned: bool,
+    /// Only the root is a member: a bot that registered itself. Its keepers and runs are below it,
+    /// and they follow their own rules when the bot is gone.
+    pub alone: bool,
     /// The key that members of the run carry in their [`cookie`](super::cookie). `None` for a
     /// registered process and for entries of older versions: then no process is a member because of
     /// its cookie.
@@ -62,6 +65,7 @@ impl<'a> Target<'a> {
             root,
             leads_group: true,
             spawned: true,
+            alone: false,
             cookie_key,
             members: &[],
             #[cfg(unix)]

@@ -179,7 +179,9 @@ impl<'a> TreeSearch<'a> {
         }
         self.find_job(scan)?;
         self.unopened.retain(|(process, _)| !self.listed.contains(&process.pid));
-        while let Some(handle) = self.find_child(scan) {
+        while !self.target.alone
+            && let Some(handle) = self.find_child(scan)
+        {
             self.known.insert(handle.pid(), handle);
         }
         Ok(())

@@ -158,19 +158,9 @@ pub fn end(
 }
 
 fn end_one(root: &ProcessRef, grace: Duration) -> Settled {
-    let target = Target {
-        root,
-        // A group leader has not necessarily started the members of its group: in a pipeline at a
-        // terminal, a member may be a bot.
-        leads_group: false,
-        spawned: false,
-        cookie_key: None,
-        members: &[],
-        #[cfg(unix)]
-        cgroup: None,
-        #[cfg(windows)]
-        job: None,
-    };
+    // A group leader has not necessarily started the members of its group: in a pipeline at a
+    // terminal, a member may be a bot.
+    let target = Target { leads_group: false, spawned: false, ..Target::spawned(root, None) };
     let ended = end_tree(&target, SIGTERM, grace, Duration::from_millis(KILL_LIMIT_MS));
     let error = ended.failure();
     // It was alive a moment ago. If it is gone now, another suspect that is its ancestor was ended.

@@ -164,7 +164,40 @@ fn an_unsettled_entry_can_be_claimed_again() {
     own.claim_failed(&[claimed.key()]);
     own.begin_checkpoint();
     own.settle(&mut Table::new([entry(4242, OTHER)]));
-    assert!(!own.is_unsettled(&claimed.key()), "the entry has its former owner again");
+    assert!(own.is_idle(), "the entry has its former owner again, and needs no memory");
+}
+
+/// Another bot was first. It can return the entry to this process, if it cannot end the run.
+#[test]
+fn settle_keeps_an_abandoned_entry_that_the_winner_of_a_claim_returns() {
+    let run = entry(4242, ME);
+    let mut own = own(&[&run]);
+    own.abandon(&run.key());
+    own.claim(&claim(run.key()), "i");
+    own.lose_claim(&run.key());
+    let mut table = Table::new([entry(4242, OTHER)]);
+    own.begin_checkpoint();
+    assert_eq!(own.settle(&mut table), (false, Vec::new()));
+    let mut table = Table::new([run.clone()]);
+    own.begin_checkpoint();
+    assert_eq!(own.settle(&mut table), (false, Vec::new()));
+    assert_eq!(keys(&table), [run.key()], "its run is alive, and only this entry names it");
+}
+
+#[test]
+fn settle_keeps_an_unsettled_entry_that_another_bot_claims_and_returns() {
+    let run = entry(4242, ME);
+    let mut own = own(&[]);
+    own.claim(&claim(run.key()), &format!("instance-{ME}"));
+    // The claim is written, but its result could not be read.
+    own.claim_failed(&[run.key()]);
+    own.begin_checkpoint();
+    assert_eq!(own.settle(&mut Table::new([entry(4242, OTHER)])), (false, Vec::new()));
+    let mut table = Table::new([run.clone()]);
+    own.begin_checkpoint();
+    assert_eq!(own.settle(&mut table), (false, Vec::new()));
+    assert_eq!(keys(&table), [run.key()], "its run is alive, and only this entry names it");
+    assert!(own.is_unsettled(&run.key()) && !own.is_idle(), "this process may claim it again");
 }
 
 #[test]

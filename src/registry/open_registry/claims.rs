@@ -61,12 +61,21 @@ impl Registry {
         };
         let mut inner = self.inner();
         let mut ours = Vec::new();
+        let mut has_unsettled = false;
         for (key, record) in keys.into_iter().zip(found) {
             trace!(key: &key, "claim {}", if record.is_some() { "won" } else { "lost" });
             match record {
                 Some(record) => ours.push(record),
-                None => inner.own.release(&[key]),
+                None => {
+                    inner.own.lose_claim(&key);
+                    has_unsettled |= inner.own.is_unsettled(&key);
+                }
             }
+        }
+        if has_unsettled {
+            // As above: a checkpoint that ran during the claim has not settled these entries.
+            schedule(&mut inner);
+            self.wake_thread(&mut inner);
         }
         Ok(ours)
     }

@@ -30,7 +30,7 @@ impl TestLog {
     /// Number of lines in the log and in `.1`.
     fn counts(&self) -> (usize, usize) {
         let lines = |path: &Path| std::fs::read_to_string(path).map_or(0, |text| text.lines().count());
-        (lines(&self.log.path), lines(&self.log.rotated()))
+        (lines(&self.log.path), lines(&disk::rotated(&self.log.path)))
     }
 }
 

@@ -53,7 +53,7 @@ pub(super) fn ours<'a>(scan: &'a Scan, target: &Target, known: &Known, inside: &
         claims.add_all(group(scan, target), Proof::Group { witness });
     }
     claims.add_all(inside.iter().filter_map(|&pid| scan.touchable(pid)), Proof::InCgroup);
-    let mut next = 0;
+    let mut next = if target.alone { claims.list.len() } else { 0 };
     while let Some(parent) = claims.list.get(next).map(|claim| claim.stat) {
         let children = scan.children(parent.pid).filter(|child| tree::is_child(child, parent));
         claims.add_all(children, Proof::ChildOf(parent.pid));
@@ -200,6 +200,7 @@ mod tests {
         root: ProcessRef,
         leads_group: bool,
         spawned: bool,
+        alone: bool,
         cookie_key: Option<&'static str>,
         members: Vec<ProcessRef>,
         known: Known,
@@ -214,6 +215,7 @@ mod tests {
             root,
             leads_group: true,
             spawned: true,
+            alone: false,
             cookie_key: Some("r"),
             members: Vec::new(),
             known,
@@ -233,8 +235,8 @@ mod tests {
         }
 
         fn ask(&self, rows: Vec<Row>) -> (Vec<i32>, GroupState) {
-            let &Self { ref root, leads_group, spawned, cookie_key, ref members, .. } = self;
-            let target = Target { root, leads_group, spawned, cookie_key, members, cgroup: None };
+            let &Self { ref root, leads_group, spawned, alone, cookie_key, ref members, .. } = self;
+            let target = Target { leads_group, spawned, alone, members, ..Target::spawned(root, cookie_key) };
             let scan = Scan::of(rows, self.off_limits.clone());
             let mut pids: Vec<_> =
                 ours(&scan, &target, &self.known, &self.inside).iter().map(|claim| claim.stat.pid).collect();
@@ -249,6 +251,14 @@ mod tests {
     }
 
     use GroupState::{Empty, Ours, Unproven};
+
+    #[test]
+    fn a_bot_that_registered_itself_is_alone() {
+        let rows = || vec![row(100, 7, 'S', &[]), child(101, 100, "x", &[]), row(7, 7, 'S', &[])];
+        let process = Question { leads_group: false, ..registered() };
+        check(&process, rows(), &[100, 101], Empty);
+        check(&Question { alone: true, ..process }, rows(), &[100], Empty);
+    }
 
     #[test]
     fn a_living_root_proves_its_group() {

@@ -153,7 +153,7 @@ mod tests {
     }
 
     fn registered(root: &ProcessRef) -> Target<'_> {
-        Target { root, leads_group: true, spawned: false, cookie_key: None, members: &[], cgroup: None }
+        Target { leads_group: true, spawned: false, ..Target::spawned(root, None) }
     }
 
     #[test]

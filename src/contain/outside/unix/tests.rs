@@ -62,7 +62,7 @@ impl Tree {
 }
 
 fn registered(root: &ProcessRef, leads_group: bool) -> Target<'_> {
-    Target { root, leads_group, spawned: false, cookie_key: None, members: &[], cgroup: None }
+    Target { leads_group, spawned: false, ..Target::spawned(root, None) }
 }
 
 /// The end of a tree of which at least one process was alive and none is left.
