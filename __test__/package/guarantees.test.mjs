@@ -33,7 +33,7 @@ describe('the pages agree with the data (npm run docs:tests)', () => {
 })
 
 describe('every test that the data names exists', () => {
-  const pages = ['guarantees.md', 'security.md', 'registry.md']
+  const pages = ['guarantees.md', 'security.md', 'registry.md', 'reaping.md', 'cancelling.md']
   const all = references()
 
   test('the data names many tests', () => {
