@@ -146,10 +146,9 @@ export const guarantees = [
         promise: 'the tree ends; the reason is `lost`',
         linux: yes([['keeper-killed', 'after its keeper is killed, a run is lost and no process is left of']], 'The zygote, the parent of all keepers, ends the tree.'),
         cgroup: yes([['cgroup', 'while the bot lives and']]),
-        macos: partly(
-          'The bot ends each process that kept its session, group, parent or a readable cookie. Not promised: ' + 'other processes. They become children of launchd, not of the zygote.',
-          [['keeper-killed', 'after keeper and zygote were killed together, a run is lost and its traceable members end:']],
-        ),
+        macos: partly('The bot ends each process that kept its session, group, parent or a readable cookie. Not promised: ' + 'other processes. They become children of launchd, not of the zygote.', [
+          ['keeper-killed', 'after keeper and zygote were killed together, a run is lost and its traceable members end:'],
+        ]),
         windows: absent('Windows has no keeper. The kernel does its work.'),
       },
       {
@@ -193,8 +192,7 @@ export const guarantees = [
         ),
         cgroup: asLinux(),
         macos: partly(
-          'Between two system calls there is a [race](identity.md#on-macos). A test cannot force the kernel to ' +
-            'reuse a PID, so the tests use a simulated system that reuses PIDs all the time.',
+          'Between two system calls there is a [race](identity.md#on-macos). A test cannot force the kernel to ' + 'reuse a PID, so the tests use a simulated system that reuses PIDs all the time.',
           [
             ['reap-strangers', 'if the PID of the root process is reused', 'the test writes another start time into the entry'],
             ['src/contain/kqueue_members/tests.rs', 'rare_scans_claim_no_other_process_and_forget_no_member'],
