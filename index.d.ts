@@ -298,8 +298,8 @@ export interface SpawnOwnedOptions extends SpawnOptions {
    * `spawn-owned/child_process` and `spawn-owned/register` it is `'keep'`.
    *
    * - `'kill'`: they are terminated.
-   * - `'keep'`: they run on. The run's stdin stays open for those that inherited it. A `kill()` of
-   *   the root process ends them: then it did not exit by itself.
+   * - `'keep'`: they run on. The run's stdin stays open for those that inherited it. But if
+   *   `kill()` ends the root process, they end too: then it did not exit by itself.
    */
   onLeaderExit?: 'kill' | 'keep' | undefined
   /**
@@ -438,9 +438,9 @@ export interface OwnedProcess extends ChildProcess {
    * `spawn-error` and {@link RunExit.error}. So `once(child, 'error')` always settles before
    * `wait()`.
    *
-   * A caller that calls `wait()`, `exited` or `lines()` in the tick of {@link spawnOwned} needs no
-   * `error` listener: errors of the run are in the result. Otherwise an `error` event without a
-   * listener throws, as in Node.
+   * If you use `wait()`, `exited` or `lines()` in the tick of {@link spawnOwned}, you need no `error`
+   * listener: the result has the error. Otherwise an `error` event without a listener throws, as in
+   * Node.
    */
   wait(): Promise<RunExit>
   /**
@@ -1867,7 +1867,7 @@ export interface RegistryEvent {
   type: 'registry'
   /**
    * - `unreadable`: a part of the registry cannot be read, so listed runs can be incomplete.
-   * - `corrupt`: a file could not be read and was renamed to `path`.
+   * - `corrupt`: not all of the file could be read. `path` is a copy of it. A new file was written.
    * - `torn`: a damaged part of the journal was skipped.
    * - `unwritable`: the registry cannot be written.
    * - `locked`: another process holds the lock, so the registry file is outdated.

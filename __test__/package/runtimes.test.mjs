@@ -22,7 +22,7 @@ test('the page has a column for each runtime, and a row for tests that exist', (
     .split('\n')
   const titles = head.split('|').slice(2, -1)
   assert.deepEqual(
-    titles.map((title) => title.trim().replace(/ \(.*\)$/, '')),
+    titles.map((title) => title.trim()),
     runtimes.map(({ title }) => title),
   )
   const names = rows.map((row) => row.match(/^\| `([^`]+)` /)[1])
@@ -73,17 +73,16 @@ test('the table shows tests that passed, failed, were skipped, left out or not r
     {
       name: 'node22',
       title: 'Node 22',
-      version: '22.1.0',
       files: { ipc: counts(3, 0, 1), run: counts(2, 1, 0) },
     },
-    { name: 'bun', title: 'Bun', version: '1.4.4', files: {} },
+    { name: 'bun', title: 'Bun', files: {} },
   ]
   const lines = table(columns).split('\n')
   assert.deepEqual(lines, [
-    '| tests | Node 22 (22.1.0) | Bun (1.4.4) |',
+    '| tests | Node 22 | Bun |',
     '| --- | --- | --- |',
-    '| `ipc` | 3, 1 skipped | left out |',
-    '| `run` | 2, **1 failed** |  |',
+    '| `ipc` | 3 (1) | left out |',
+    '| `run` | 2 **1 failed** |  |',
     '',
   ])
 })

@@ -1,5 +1,6 @@
-// Stands in for an agent of the Agent Client Protocol, with the real SDK. argv: witness, helper. A prompt starts the helper, which becomes
-// a daemon, and answers with the text of the prompt. `crash`: exits with 3. `never`: does not answer. It ignores the end of its stdin.
+// A stand-in for an agent of the Agent Client Protocol, with the real SDK. argv: witness, helper. A
+// prompt starts the helper, which becomes a daemon. The answer is the text of the prompt. The prompt
+// `crash` makes it exit with 3, and `never` gets no answer. It ignores the end of its stdin.
 import { spawn } from 'node:child_process'
 import { openSync, writeSync } from 'node:fs'
 import { Readable, Writable } from 'node:stream'

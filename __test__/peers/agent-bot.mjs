@@ -1,4 +1,5 @@
-// A bot with an agent that works until it is told otherwise. argv: 'owned' or 'stock', the environment of the agent.
+// A bot with an agent that works until the test ends it. argv: 'owned' or 'stock', the environment of
+// the agent.
 import { query } from '@anthropic-ai/claude-agent-sdk'
 import { spawnClaudeCodeProcess } from 'spawn-owned/claude-agent-sdk'
 

@@ -1,5 +1,6 @@
-// A bot with one run: @playwright/mcp, which it has open a page in the browser argv[2]. Says `browsing` when that is done. At the end of its
-// input it cancels the run, and tells how that ended.
+// A bot with one run: @playwright/mcp. It makes the server open a page in the browser argv[2], and
+// prints `browsing` when the page is open. At the end of its stdin it cancels the run, and prints how
+// the run ended.
 import { once } from 'node:events'
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'

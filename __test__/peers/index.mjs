@@ -7,12 +7,15 @@ export function importPeer(name) {
   return import(name)
 }
 
-/** Gives a built example that has a package.json of its own the packages of this folder. Returns its path. */
+/**
+ * Links the packages of this folder into a built example that has its own package.json. Returns the
+ * path of the example.
+ */
 export function exampleWithPeers(name) {
   return linkPeers(`../../target/examples/${name}/`)
 }
 
-/** Gives the sources of such an example the packages of this folder, unless it has some: for their types. */
+/** Does the same for the sources of such an example, for their types, unless they have packages. */
 export function sourcesWithPeers(name) {
   return linkPeers(`../../examples/${name}/`)
 }

@@ -1,4 +1,4 @@
-// How each library is told to start a command, as its own documentation has it.
+// How to start a command with each library, as its documentation says.
 const libraries = {
   execa: ({ execa }, file, args) => execa(file, args),
   'cross-spawn': ({ default: imported, spawn }, file, args) => (imported ?? spawn)(file, args),

@@ -1,4 +1,5 @@
-// A whole conversation in CommonJS. argv: the parameters of the server. Prints what it has heard, and which kinds of the SDK were loaded.
+// A client of the MCP SDK in CommonJS. argv: the parameters of the server. Prints the answers of the
+// server, and which module formats of the SDK were loaded.
 const { Client } = require('@modelcontextprotocol/sdk/client/index.js')
 const { StdioClientTransport } = require('spawn-owned/mcp')
 

@@ -7,6 +7,6 @@ const [how, parameters] = process.argv.slice(2)
 const { StdioClientTransport } = how === 'owned' ? owned : stock
 const client = new Client({ name: 'bot', version: '1.0.0' })
 await client.connect(new StdioClientTransport(JSON.parse(parameters)))
-// From here on it does not leave by itself when its stdin ends.
+// From here on it does not exit at the end of its stdin.
 await client.callTool({ name: 'toggle-simulated-logging', arguments: {} })
 process.stdout.write('connected\n')

@@ -1,5 +1,6 @@
-// A conversation with version 2 of the MCP SDK. argv: 'default' or 'auto' (how the client learns the version of the protocol), the
-// parameters of the server. Prints what it has heard, and how many servers were started.
+// A client of version 2 of the MCP SDK. argv: 'default' or 'auto' (how the client learns the version
+// of the protocol), the parameters of the server. Prints the answers of the server, and how many
+// servers were started.
 import { Client } from '@modelcontextprotocol/client'
 import { createSupervisor } from 'spawn-owned'
 import { StdioClientTransport } from 'spawn-owned/mcp'

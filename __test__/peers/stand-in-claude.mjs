@@ -1,6 +1,10 @@
-// Stands in for the claude executable: speaks the SDK's protocol (lines of JSON, both ways) and knows these prompts.
-// `hello`: answers. `tools`: starts what STAND_IN_TOOLS says, as Claude Code does, and answers. `work`: the same, but never answers; an
-// interrupt ends the turn. `crash`: exits with 3. Like Claude Code it leaves when its stdin ends, unless STAND_IN_STAYS is set.
+// A stand-in for the claude executable. It uses the SDK's protocol (lines of JSON in both directions)
+// and knows these prompts:
+//   hello   answers
+//   tools   starts the commands in STAND_IN_TOOLS, as Claude Code does, and answers
+//   work    the same, but never answers; an interrupt ends the turn
+//   crash   exits with 3
+// Like Claude Code it exits at the end of its stdin, unless STAND_IN_STAYS is set.
 import { spawn } from 'node:child_process'
 import { openSync, writeSync } from 'node:fs'
 import { createInterface } from 'node:readline'
@@ -16,7 +20,7 @@ const say = (message) => process.stdout.write(`${JSON.stringify({ session_id, ..
 const answer = (request_id, response = {}) =>
   say({ type: 'control_response', response: { subtype: 'success', request_id, response } })
 
-/** In sessions of their own, out of reach of a signal to the agent's group. */
+/** Starts them in their own sessions: a signal to the agent's group does not reach them. */
 function startTools() {
   for (const [command, ...args] of JSON.parse(STAND_IN_TOOLS))
     spawn(command, args, { detached: true, stdio: 'ignore' }).unref()

@@ -1,6 +1,7 @@
-// Like npx: starts server-everything, which talks to the client by itself. And a helper that becomes a daemon. argv: witness, helper,
-// 'leaves' (at once) or 'stays' (until it is signalled, which the server does not hear of). The server is handed the witness, and its
-// number is told in a file beside that.
+// Like npx: starts server-everything, which inherits stdin and stdout, and a helper that becomes a
+// daemon. argv: witness, helper, and 'leaves' (it exits at once) or 'stays' (it exits when it gets a
+// signal, which it does not pass to the server). The server inherits the witness. Its PID is in a file
+// beside the witness.
 import { spawn } from 'node:child_process'
 import { openSync, writeFileSync, writeSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'

@@ -35,10 +35,17 @@ export function writeDocument() {
   const text = readFileSync(page, 'utf8')
   const [before, rest] = text.split(BEGIN)
   const [, after] = rest.split(END)
-  writeFileSync(page, `${before}${BEGIN}\n\n${table(columns)}\n${leftOutList()}\n${END}${after}`)
+  const generated = [versions(columns), table(columns), leftOutList()].join('\n')
+  writeFileSync(page, `${before}${BEGIN}\n\n${generated}\n${END}${after}`)
 }
 
-/** @param columns  each with `title`, `name`, `version` and, per file, the counts */
+const versions = (columns) => `Versions: ${columns.map(({ version }) => version).join(', ')}.\n`
+
+/**
+ * The table, narrow enough for a screen.
+ *
+ * @param columns  each with `title`, `name` and, per file, the counts
+ */
 export function table(columns) {
   const rows = [...new Set(columns.flatMap(({ files }) => Object.keys(files)))].toSorted()
   const cell = ({ name, files }, file) => {
@@ -46,13 +53,13 @@ export function table(columns) {
     const counts = files[file]
     if (!counts) return ''
     const { passed, failed, skipped } = counts
-    return [`${passed}`, failed > 0 && `**${failed} failed**`, skipped > 0 && `${skipped} skipped`]
+    return [`${passed}`, skipped > 0 && `(${skipped})`, failed > 0 && `**${failed} failed**`]
       .filter(Boolean)
-      .join(', ')
+      .join(' ')
   }
   const line = (cells) => `| ${cells.join(' | ')} |\n`
   return [
-    line(['tests', ...columns.map(({ title, version }) => `${title} (${version})`)]),
+    line(['tests', ...columns.map(({ title }) => title)]),
     line(['---', ...columns.map(() => '---')]),
     ...rows.map((file) => line([`\`${file}\``, ...columns.map((column) => cell(column, file))])),
   ].join('')

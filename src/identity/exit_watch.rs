@@ -13,7 +13,7 @@ use tokio::io::{Interest, unix::AsyncFd};
 use super::ProcessHandle;
 use super::{ProcessRef, State};
 
-/// Delay between two looks where no event reports the exit.
+/// Delay between two checks where no event reports the exit.
 const INTERVAL: Duration = Duration::from_millis(200);
 
 /// A process, and what reports its exit.

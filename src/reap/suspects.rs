@@ -2,8 +2,8 @@
 //! list of processes in, suspects out.
 //!
 //! A suspect belongs to no run, and works in the project directory or descends from an owner. In
-//! addition its name must match a pattern. `ts/orphans/suspect-patterns.ts` compares the names, because a pattern
-//! can be a JavaScript regular expression; [`names`] returns the names to compare.
+//! addition its name must match a pattern. `ts/orphans/suspect-patterns.ts` compares the names,
+//! because a pattern can be a JavaScript regular expression; [`names`] returns the names to compare.
 //!
 //! None of this is a proof. So suspects are only reported. `look::end` ends one only if the caller
 //! requests it.
@@ -43,7 +43,7 @@ pub struct Seen {
 
 #[derive(Debug, Clone, Default)]
 pub struct Details {
-    /// The command lineage. Never empty.
+    /// The command line, one element per argument. Never empty.
     pub words: Vec<String>,
     /// `None` if it is unreadable.
     pub directory: Option<PathBuf>,

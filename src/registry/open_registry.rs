@@ -278,7 +278,7 @@ impl Registry {
     }
 
     /// Writes lines and schedules a checkpoint, but leaves the thread asleep until
-    /// [`Registry::follow`] is called.
+    /// [`Registry::wake_checkpoint_thread`] is called.
     fn append_without_wakeup(
         self: &Arc<Self>,
         inner: &mut Inner,

@@ -6,7 +6,7 @@ export const claims = [
   {
     page: 'guarantees.md',
     section: 'guarantees',
-    says: 'Real programs, besides trees of our own',
+    says: 'The tests also use real programs',
     tests: [
       ['browsers', 'a browser and all its helpers are ended by'],
       ['browser-mcp', '', 'an MCP server that starts a browser'],
@@ -35,7 +35,7 @@ export const claims = [
   {
     page: 'guarantees.md',
     section: 'macos',
-    says: '`usage()` counts every living process, and their CPU time',
+    says: '`usage()` counts the live members and their CPU time',
     tests: [
       ['usage', 'counts every process of the tree:'],
       ['usage', 'grows with the work of the tree, and never shrinks'],
@@ -81,7 +81,7 @@ export const claims = [
   {
     page: 'security.md',
     section: 'another-user',
-    says: 'A process that has taken the address of a keeper is not believed',
+    says: 'A process that has taken the address of a keeper gets no request',
     tests: [['cancel-despite-faults', 'cancel sends nothing to an impostor at the address of the keeper']],
   },
   {
@@ -150,7 +150,7 @@ export const claims = [
   {
     page: 'security.md',
     section: 'a-hostile-command',
-    says: 'It speaks in place of its keeper',
+    says: 'It pretends to be its keeper',
     tests: [
       ['security-commands', 'cannot trace the keeper without privileges'],
       ['security-commands', 'is ended, and the message is not accepted'],
@@ -180,7 +180,7 @@ export const claims = [
   {
     page: 'security.md',
     section: 'a-tampered-registry',
-    says: 'Any one field is changed to point at another process',
+    says: 'A single field is changed to name another process',
     tests: [['security-fields', 'if a field of an entry names a bystander, reapOrphans does not signal it:']],
   },
   {
@@ -300,13 +300,13 @@ export const claims = [
   {
     page: 'security.md',
     section: 'texts',
-    says: 'Metrics contain only our own labels',
+    says: 'Metrics contain only labels that spawn-owned sets',
     tests: [['security-texts', 'metricsText() contains no label that a caller chooses']],
   },
   {
     page: 'security.md',
     section: 'secrets',
-    says: 'No value of an environment is written to disk or given to the keeper',
+    says: 'No value of an environment is written to disk or sent to the keeper',
     tests: [['security-texts', 'no value of an environment is written to a file or passed to the keeper']],
   },
   {
@@ -407,7 +407,7 @@ export const claims = [
   {
     page: 'registry.md',
     section: 'what-happens-when-',
-    says: 'A registry that cannot be read is never taken for an empty one',
+    says: 'A registry that cannot be read never counts as empty',
     tests: [['registry-unreadable', '']],
   },
   {
@@ -422,24 +422,24 @@ export const claims = [
   {
     page: 'registry.md',
     section: 'leases',
-    says: 'A steal is recorded before the first signal, and only one of two thieves gets the run',
+    says: 'A steal is recorded before the first signal, and only one of two bots gets the run',
     tests: [['leases', '']],
   },
   {
-    page: 'registry.md',
-    section: 'reaping-1',
+    page: 'reaping.md',
+    section: 'decisions',
     says: 'The table of decisions, for every combination of facts',
     tests: [['src/reap/classify/tests.rs', '']],
   },
   {
-    page: 'registry.md',
+    page: 'reaping.md',
     section: 'the-event-log',
     says: 'The event log',
     tests: [['orphan-events', '']],
   },
   {
-    page: 'registry.md',
-    section: 'cancelling-from-anywhere',
+    page: 'cancelling.md',
+    section: 'cancel-a-run',
     says: 'Cancel from another process',
     tests: [
       ['cancel-from-other-process', ''],

@@ -43,7 +43,7 @@ export const guarantees = [
             ['hostile-trees', 'the exit of the root ends the rest of'],
             ['escapes', 'is an escape if the root exited by itself: reported, counted, and ended'],
           ],
-          'If a member had left the session, the bot also gets the event `ownership-escape`.',
+          'If a member had left the session, the reason is `ownership-escape`.',
         ),
         cgroup: yes([['cgroup', 'keeps the run open, and is ended after the root exits:']], 'This includes a process that another process has put into the cgroup.'),
         macos: asLinux(),
@@ -146,10 +146,9 @@ export const guarantees = [
         promise: 'the tree ends; the reason is `lost`',
         linux: yes([['keeper-killed', 'after its keeper is killed, a run is lost and no process is left of']], 'The zygote, the parent of all keepers, ends the tree.'),
         cgroup: yes([['cgroup', 'while the bot lives and']]),
-        macos: partly(
-          'The bot ends, from outside, each process that kept its session, group, parent or a readable ' + 'cookie. Not promised: the rest. It becomes a child of launchd, not of the zygote.',
-          [['keeper-killed', 'after keeper and zygote were killed together, a run is lost and its traceable members end:']],
-        ),
+        macos: partly('The bot ends each process that kept its session, group, parent or a readable cookie. Not promised: ' + 'other processes. They become children of launchd, not of the zygote.', [
+          ['keeper-killed', 'after keeper and zygote were killed together, a run is lost and its traceable members end:'],
+        ]),
         windows: absent('Windows has no keeper. The kernel does its work.'),
       },
       {
@@ -167,7 +166,7 @@ export const guarantees = [
           ['cgroup', 'after bot, zygote and keeper were killed together, reapOrphans leaves no process of'],
           ['cgroup', 'a daemon that cleared its environment and left its session, when no other member is left'],
         ]),
-        macos: partly('As on Linux. In addition, the environment of the programs of the system cannot be read. See [macOS](#macos).', [['reap', 'is dead, reapOrphans itself ends the tree:']]),
+        macos: partly("As on Linux, but the environment of Apple's own programs cannot be read. See [macOS](#macos).", [['reap', 'is dead, reapOrphans itself ends the tree:']]),
         windows: absent('There is only the bot. See “The bot is killed” above.'),
       },
       {
@@ -193,8 +192,7 @@ export const guarantees = [
         ),
         cgroup: asLinux(),
         macos: partly(
-          'There is a [window](identity.md#on-macos) between two system calls. The kernel cannot be made to ' +
-            'reuse one of its 99,999 PIDs sooner, so the decision is tested with simulated PIDs that are reused all the time.',
+          'Between two system calls there is a [race](identity.md#on-macos). A test cannot force the kernel to ' + 'reuse a PID, so the tests use a simulated system that reuses PIDs all the time.',
           [
             ['reap-strangers', 'if the PID of the root process is reused', 'the test writes another start time into the entry'],
             ['src/contain/kqueue_members/tests.rs', 'rare_scans_claim_no_other_process_and_forget_no_member'],
@@ -252,7 +250,7 @@ export const guarantees = [
         promise: 'it ends with the tree',
         linux: yes([['hostile-trees', 'cancel ends', '_double-fork-daemon_']], 'The keeper becomes its parent.'),
         cgroup: yes([['cgroup', 'a cancel in a cgroup leaves no process of']]),
-        macos: partly('The keeper finds it if it saw it before its parent exited, if it saw that parent, or if it carries the cookie.', [['hostile-trees', 'cancel ends', '_double-fork-daemon_']]),
+        macos: partly('The keeper finds it if it saw the process or its parent before the parent exited, or by the cookie.', [['hostile-trees', 'cancel ends', '_double-fork-daemon_']]),
         windows: yes([['windows-trees', 'a cancel ends the tree, and a bystander with the same program lives on:', '_double-fork-daemon_']], 'It stays in the job.'),
       },
       {
@@ -369,7 +367,7 @@ export const guarantees = [
         macos: asLinux(),
         windows: yes(
           [['windows-trees', 'a cancel ends the tree, and a bystander with the same program lives on:', '_ignores-sigterm_']],
-          'CTRL_BREAK takes the place of SIGTERM. Only Windows itself tests the grace period, not Wine.',
+          'CTRL_BREAK takes the place of SIGTERM. Wine cannot test the grace period.',
         ),
       },
       {
@@ -378,7 +376,7 @@ export const guarantees = [
         linux: yes([['hostile-trees', 'gives processes time to clean up, and ends as soon as they have']]),
         cgroup: yes([['cgroup-lifecycle', 'a command that cleans up on SIGTERM gets the time to do so']]),
         macos: asLinux(),
-        windows: partly('CTRL_BREAK takes the place of SIGTERM. Not promised without a console that it shares with the bot: ' + 'then it ends at once. Only Windows itself runs the test, not Wine.', [
+        windows: partly('CTRL_BREAK takes the place of SIGTERM. Not promised if the process does not share the console of the bot: ' + 'then it ends at once. Wine cannot run this test.', [
           ['hostile-trees', 'gives processes time to clean up, and ends as soon as they have'],
         ]),
       },
@@ -402,7 +400,7 @@ export const guarantees = [
         ),
         cgroup: absent(),
         macos: asLinux(),
-        windows: partly('`registerProcess` puts it into a job; `cancel` ends what it starts from then on. Not promised: an ' + 'older descendant, once the process between them is gone.', [
+        windows: partly('`registerProcess` puts it into a job; `cancel` ends what it starts from then on. Not promised: an ' + 'older descendant whose own parent has exited.', [
           ['end-registered', 'a group leader with descendants that left its group'],
         ]),
       },

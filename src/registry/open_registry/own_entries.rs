@@ -104,7 +104,7 @@ impl Registry {
         let _ = self.append(&mut inner, &[line]);
     }
 
-    /// See [`super::instance::Entry::heard`].
+    /// Sets the time of the last output, see [`crate::registry::Entry::note_output`].
     pub(in crate::registry) fn note_output(&self, key: &str, at: u64) {
         // Runs on the event loop, so it must not wait for the lock. The next output comes soon.
         if let Ok(mut inner) = self.inner.try_lock() {

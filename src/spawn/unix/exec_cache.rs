@@ -49,7 +49,8 @@ impl ExecCache {
 }
 
 impl Program {
-    /// The file that a launch with these options will execute. `None` if `exec` depends on more than the file.
+    /// The file that a launch with these options will execute. `None` if `exec` depends on more than
+    /// the file.
     pub fn find(directory: Option<&OwnedFd>, options: &LaunchOptions, env: &str) -> Option<Self> {
         // Another user may not be allowed to execute the file: only the kernel can decide.
         if options.uid.is_some() || options.gid.is_some() || env.len() + options.argv.len() > SAFE_LENGTH {
