@@ -63,7 +63,8 @@ describe('close', { timeout: 120_000 }, () => {
     await end(use())
     const before = { task: count('task'), fd: count('fd') }
     const supervisors = Array.from({ length: COUNT }, use)
-    assert.ok(writers() >= COUNT, 'each path has a thread')
+    // A new thread sets its own name, so the name comes after the call that starts the thread.
+    await until(() => writers() >= COUNT, 'each path has a thread')
     await Promise.all(supervisors.map(end))
     await until(
       () => count('task') <= before.task && count('fd') <= before.fd,
