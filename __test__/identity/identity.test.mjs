@@ -19,11 +19,10 @@ import {
   until,
 } from '../support/bots.mjs'
 import { treeNamed } from '../support/hostile-trees.mjs'
-import { namespace, withoutNamespace } from '../support/namespace.mjs'
+import { inNamespace, namespace } from '../support/namespace.mjs'
 import { assert, describe, openWitness, options, program, test } from '../support/prelude.mjs'
 import { isWindows, linuxOnly, NO_PIDFDS, NO_PROC, NO_ZOMBIES, posixOnly } from '../support/system.mjs'
 
-const inNamespace = { ...options, skip: withoutNamespace }
 const together = { timeout: 600_000, concurrency: 3 }
 
 /** Field 22 of /proc/PID/stat, the start time, parsed here independently of the addon. */

@@ -19,7 +19,7 @@ import {
   until,
 } from '../support/bots.mjs'
 import { treeNamed } from '../support/hostile-trees.mjs'
-import { namespace, withoutNamespace } from '../support/namespace.mjs'
+import { inNamespace, namespace } from '../support/namespace.mjs'
 import { assertReport, crashed, crashedAs, GRACE_MS, kept, mistaken, owned } from '../support/orphans.mjs'
 import { assert, describe, openWitness, options, program, test, together } from '../support/prelude.mjs'
 import {
@@ -33,7 +33,6 @@ import {
 } from '../support/system.mjs'
 
 const asRoot = { ...options, skip: isWindows ? NO_USERS : process.getuid() !== 0 && 'needs root' }
-const inNamespace = { ...options, skip: withoutNamespace }
 
 describe('a process group whose root process is dead', posixOnly(NO_SESSIONS, together), () => {
   // The root is a shell with two children in its group. `prefix` starts the second one.

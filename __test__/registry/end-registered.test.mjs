@@ -12,12 +12,11 @@ import {
   until,
 } from '../support/bots.mjs'
 import { treeNamed } from '../support/hostile-trees.mjs'
-import { namespace, withoutNamespace } from '../support/namespace.mjs'
+import { inNamespace, namespace } from '../support/namespace.mjs'
 import { assert, describe, openWitness, options, program, test } from '../support/prelude.mjs'
 import { child, noEntry } from '../support/registered.mjs'
 import { ENDS_WITH_PARENT, isWindows, NO_SESSIONS, posixOnly } from '../support/system.mjs'
 
-const inNamespace = { ...options, skip: withoutNamespace }
 const together = { timeout: 600_000, concurrency: 3 }
 
 describe('cancel ends', together, () => {

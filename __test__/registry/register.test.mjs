@@ -16,12 +16,11 @@ import {
   supervise,
   until,
 } from '../support/bots.mjs'
-import { namespace, withoutNamespace } from '../support/namespace.mjs'
+import { inNamespace, namespace } from '../support/namespace.mjs'
 import { assert, describe, openWitness, options, program, test } from '../support/prelude.mjs'
 import { child, noEntry } from '../support/registered.mjs'
 import { isWindows, NO_SESSIONS, NO_ZOMBIES, posixOnly } from '../support/system.mjs'
 
-const inNamespace = { ...options, skip: withoutNamespace }
 const together = { timeout: 600_000, concurrency: 3 }
 
 describe('registerProcess records', together, () => {

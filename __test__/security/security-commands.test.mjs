@@ -1,8 +1,8 @@
 // What a hostile command can do with its file descriptors and to its keeper.
 import { execFileSync } from 'node:child_process'
-import { chmodSync, chownSync, mkdirSync, readdirSync, readFileSync, readlinkSync } from 'node:fs'
+import { chownSync, readdirSync, readFileSync, readlinkSync } from 'node:fs'
 import { dirname } from 'node:path'
-import { USER_A, withoutUsers } from '../support/another-user.mjs'
+import { registryOf, USER_A, withoutUsers } from '../support/another-user.mjs'
 import {
   assertGone,
   freshRegistry,
@@ -204,12 +204,7 @@ describe('a command that forges the end message of its keeper', together, () => 
   })
 
   test('cannot trace the keeper without privileges', { ...options, skip: withoutUsers }, async (t) => {
-    const path = freshRegistry()
-    for (const it of [dirname(dirname(path)), dirname(path)]) {
-      mkdirSync(it, { recursive: true })
-      chownSync(it, USER_A, USER_A)
-      chmodSync(it, 0o755)
-    }
+    const path = registryOf(USER_A)
     const bot = await startBot(t, path)
     await bot.ask('become', USER_A)
     const witness = openWitness(t)

@@ -1,11 +1,11 @@
 // Another user of the same machine can neither affect a bot's runs nor make a bot signal other
 // processes.
 import { execFile, execFileSync, spawn } from 'node:child_process'
-import { chmodSync, chownSync, mkdirSync, writeFileSync } from 'node:fs'
+import { chmodSync, writeFileSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { promisify } from 'node:util'
 import { captureStartToken, createSupervisor, isSameProcess } from 'spawn-owned'
-import { startUser, USER_A, USER_B, withoutUsers } from '../support/another-user.mjs'
+import { registryOf, startUser, USER_A, USER_B, withoutUsers } from '../support/another-user.mjs'
 import {
   assertAlive,
   assertGone,
@@ -77,12 +77,7 @@ describe('another user', together, () => {
 
   test('cannot make its process a member of a run with the cookie of the run', options, async (t) => {
     // A bot without privileges, because root can read the environment of every process.
-    const path = freshRegistry()
-    for (const it of [dirname(dirname(path)), dirname(path)]) {
-      mkdirSync(it, { recursive: true })
-      chownSync(it, USER_A, USER_A)
-      chmodSync(it, 0o755)
-    }
+    const path = registryOf(USER_A)
     const bot = await startBot(t, path)
     await bot.ask('become', USER_A)
     const { pid, runId } = await bot.ask('spawn', 'sleep', ['600'])

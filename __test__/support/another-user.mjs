@@ -1,5 +1,8 @@
 // Users that differ from the bot's user. Only root can start processes of several users.
 import { fork } from 'node:child_process'
+import { chmodSync, chownSync, mkdirSync } from 'node:fs'
+import { dirname } from 'node:path'
+import { freshRegistry } from './bots.mjs'
 import { script } from './fixtures.mjs'
 import { isLinux, isNode, NO_PROC } from './system.mjs'
 
@@ -10,6 +13,17 @@ export const withoutUsers =
   (!isLinux && NO_PROC) ||
   (!isNode && 'only Node can switch to another user') ||
   (process.getuid?.() !== 0 && 'only root can start processes of several users')
+
+/** The path of a new registry in folders of this user. */
+export function registryOf(uid) {
+  const path = freshRegistry()
+  for (const folder of [dirname(dirname(path)), dirname(path)]) {
+    mkdirSync(folder, { recursive: true })
+    chownSync(folder, uid, uid)
+    chmodSync(folder, 0o755)
+  }
+  return path
+}
 
 /**
  * A process of another user: `await user.ask('kill', pid, 'SIGKILL')`, see

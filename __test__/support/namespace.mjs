@@ -1,6 +1,7 @@
 // A new PID namespace: low PIDs, and PIDs that can be chosen. Needs root, and a system that allows
 // it.
 import { spawnSync } from 'node:child_process'
+import { options } from './prelude.mjs'
 
 /**
  * Prefix of a command line that runs the rest in a new PID namespace. The namespace ends with it.
@@ -13,3 +14,6 @@ const trial = spawnSync(command, [...args, 'sh', '-c', 'echo 300 >/proc/sys/kern
 /** Why tests that need one are skipped, or false. */
 export const withoutNamespace =
   trial.status !== 0 && `needs root and PID namespaces: ${String(trial.error ?? trial.stderr).trim()}`
+
+/** Options of a test that needs one. */
+export const inNamespace = { ...options, skip: withoutNamespace }

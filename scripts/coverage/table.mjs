@@ -5,7 +5,7 @@
 const decisions = new Set(
   [
     'src/run/lifecycle.rs src/run/idle_timeout.rs src/run/reason.rs src/run/signal.rs src/run/mod.rs',
-    'src/reap/classify.rs src/reap/suspects.rs src/reap/suspects/names.rs',
+    'src/reap/classify.rs src/reap/classify/reason.rs src/reap/suspects.rs src/reap/suspects/names.rs',
     'src/registry/table.rs src/registry/local_entries.rs src/registry/claim_state.rs src/registry/leases.rs',
     'src/registry/import.rs src/registry/cached_record.rs',
     'src/identity/stat.rs src/identity/token.rs src/identity/macos/kinfo.rs src/identity/macos/procargs.rs',

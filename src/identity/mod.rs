@@ -110,6 +110,16 @@ impl ProcessRef {
         self.state_without_lookup().unwrap_or_else(|| judge(self.start, &read_stat(self.pid)))
     }
 
+    /// Fails with `if_dead` if the process has ended, and with another error if its state is
+    /// unknown. If its handle opens by then, that error is `EAGAIN`: the next attempt can decide.
+    pub fn check_alive(&self, if_dead: Errno) -> Result<(), Errno> {
+        match self.state() {
+            State::Alive => Ok(()),
+            State::Exited | State::Recycled => Err(if_dead),
+            State::Unknown => Err(self.open_handle().err().unwrap_or(Errno::EAGAIN)),
+        }
+    }
+
     /// Whether the process has certainly ended: gone, a zombie, or its PID belongs to another
     /// process. False if that cannot be determined.
     ///

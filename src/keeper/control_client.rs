@@ -8,7 +8,7 @@ use nix::errno::Errno;
 
 use super::protocol::{self, Inbox, Report, Request};
 use super::{channel, control_socket};
-use crate::identity::{ProcessRef, State};
+use crate::identity::ProcessRef;
 use crate::run::Ended;
 
 /// Timeout for an answer. A keeper answers at once, unless it is stopped.
@@ -32,16 +32,10 @@ impl ControlClient {
     /// Errors: `ESRCH` if the keeper is dead; `EPERM` if another process answers; another error if
     /// the keeper's state is unknown, which does not prove its death.
     pub fn start(keeper: &ProcessRef, address: &str, root: &ProcessRef) -> Result<Self, Errno> {
-        let check_alive = |if_dead| match keeper.state() {
-            State::Alive => Ok(()),
-            State::Exited | State::Recycled => Err(if_dead),
-            // If the handle opens now, the caller's next attempt can decide.
-            State::Unknown => Err(keeper.open_handle().err().unwrap_or(Errno::EAGAIN)),
-        };
-        check_alive(Errno::ESRCH)?;
+        keeper.check_alive(Errno::ESRCH)?;
         let socket = control_socket::connect(address)?;
         let peer = control_socket::peer_pid(&socket)?;
-        check_alive(Errno::EPERM)?;
+        keeper.check_alive(Errno::EPERM)?;
         if peer != keeper.pid {
             return Err(Errno::EPERM);
         }

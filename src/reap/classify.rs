@@ -4,142 +4,14 @@
 //! of date when `end` obeys the decision. That is safe: `end` verifies the identity of every process
 //! again before it signals, and a dead process does not come back. See [`Via`].
 
+mod facts;
+mod reason;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
-
-use serde::Serialize;
-
+pub use self::facts::{Boot, Facts, Group, Keeper, Lease, Namespace, Owner, Protected, Root};
+pub use self::reason::Reason;
 use crate::registry;
-
-/// All facts for one decision.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-#[allow(clippy::struct_excessive_bools)] // Independent observations; the report lists each by its name.
-pub struct Facts {
-    pub owner: Owner,
-    pub lease: Lease,
-    /// The caller also wants runs of a live owner whose lease has expired.
-    #[serde(skip)]
-    pub steal_from_live: bool,
-    pub boot: Boot,
-    pub namespace: Namespace,
-    pub root: Root,
-    pub group: Group,
-    pub keeper: Keeper,
-    /// Live processes carry the run's cookie key. Searched for only if the decision depends on it.
-    #[serde(serialize_with = "as_text")]
-    pub carriers: bool,
-    /// A spawned run whose entry has no cookie key, because an older version wrote it. So its
-    /// carriers cannot be recognized.
-    #[serde(serialize_with = "as_text", skip_serializing_if = "std::ops::Not::not")]
-    pub keyless: bool,
-    /// The entry is a service.
-    #[serde(serialize_with = "as_text", skip_serializing_if = "std::ops::Not::not")]
-    pub service: bool,
-    /// The state in the entry.
-    pub state: registry::State,
-    /// Why the entry's PID must never be signalled.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub protected: Option<Protected>,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // serde requires this signature.
-fn as_text<S: serde::Serializer>(fact: &bool, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_str(fact)
-}
-
-/// The bot that owns the run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Owner {
-    /// This bot, by PID *and* start token: after a container restart another bot can have the same
-    /// PID.
-    Me,
-    Alive,
-    Dead,
-    /// The owner's state is unknown: no start token, another namespace, or unreadable.
-    Unknown,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Lease {
-    Valid,
-    Expired,
-    /// An entry of an old format, without leases.
-    None,
-}
-
-/// The boot in which the run started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Boot {
-    Same,
-    Other,
-    /// An entry of an old format, without a start token.
-    Unknown,
-}
-
-/// The PID namespace in which the run started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Namespace {
-    Same,
-    Other,
-    /// An entry of an old format, without a start token.
-    Unknown,
-}
-
-/// The recorded process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Root {
-    Alive,
-    /// Ended, or a zombie.
-    Exited,
-    /// Another process has its PID.
-    Recycled,
-    /// Unreadable, or an entry of an old format whose start time does not match the process.
-    Unknown,
-}
-
-/// The process group whose ID is the PID of the recorded process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Group {
-    Empty,
-    /// A verified member of the run is in the group.
-    Ours,
-    /// The group has members, but none of them is proven to belong to the run.
-    Unproven,
-    /// The recorded process was in the group of another process, so the run has no group of its
-    /// own.
-    NotLed,
-    /// Not checked, because the decision does not depend on it: see [`depends_on_members`].
-    Unknown,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Keeper {
-    /// A registered process, or an entry of an old format.
-    None,
-    Alive,
-    Dead,
-}
-
-/// A PID that orphan tools never signal, even if an entry names it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Protected {
-    PidOne,
-    /// Below 100 (on Windows below 8): a system process.
-    Low,
-    Ourselves,
-    Ancestor,
-}
 
 /// The result of [`classify`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -204,29 +76,6 @@ impl Via {
             Keeper::None | Keeper::Dead => Self::Outside,
         }
     }
-}
-
-/// The reason for a decision: a sentence for people (`Display`), and a stable word for logs
-/// ([`Reason::word`]).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
-    Mine,
-    OwnerAlive,
-    LeaseExpired,
-    OwnerUnknown,
-    Service,
-    EndRecorded,
-    OtherBoot,
-    OtherNamespace,
-    Refused(Protected),
-    KeeperAlive,
-    RootAlive,
-    RootUnknown,
-    DetachedOrphaned,
-    PidReused,
-    GroupUnproven,
-    GoneKeyless,
-    Gone,
 }
 
 /// Decides by the first rule that applies:
@@ -327,87 +176,4 @@ fn dead(reason: Reason) -> Decision {
 
 fn skip(reason: Reason) -> Decision {
     Decision { action: Action::Skip, reason }
-}
-
-impl Reason {
-    /// A stable word. It never changes, because users search logs for it.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Mine => "own-run",
-            Self::OwnerAlive => "owner-alive",
-            Self::LeaseExpired => "lease-expired-owner-alive",
-            Self::OwnerUnknown => "owner-unknown",
-            Self::Service => "service",
-            Self::EndRecorded => "end-recorded",
-            Self::OtherBoot => "other-boot",
-            Self::OtherNamespace => "other-namespace",
-            Self::Refused(Protected::PidOne) => "refused-pid-1",
-            Self::Refused(Protected::Low) => "refused-low-pid",
-            Self::Refused(Protected::Ourselves) => "refused-ourselves",
-            Self::Refused(Protected::Ancestor) => "refused-ancestor",
-            Self::KeeperAlive => "keeper-alive",
-            Self::RootAlive => "root-alive",
-            Self::RootUnknown => "identity-unknown",
-            Self::DetachedOrphaned => "detached-orphaned",
-            Self::PidReused => "pid-reused",
-            Self::GroupUnproven => "group-unproven",
-            Self::GoneKeyless => "gone-without-key",
-            Self::Gone => "already-gone",
-        }
-    }
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Mine => "this bot owns the run",
-            Self::OwnerAlive => "its owner is alive, so it is no orphan",
-            Self::LeaseExpired => {
-                "its owner is alive, although its lease has expired (pass stealFromLive to take the run)"
-            }
-            Self::OwnerUnknown => {
-                "its owner cannot be checked (no start token, another namespace, or unreadable), so it counts as alive"
-            }
-            Self::Service => "it is a service, which needs no owner; only stopService or cancel ends it",
-            Self::EndRecorded => "the registry records that the run has ended, so nothing of it is alive",
-            Self::OtherBoot => "it started in another boot, so nothing of it can be alive",
-            Self::OtherNamespace => "it started in another PID or time namespace, so its PID and start token are not valid here",
-            Self::Refused(Protected::PidOne) => "refused: the entry names PID 1, which is never signalled",
-            Self::Refused(Protected::Low) if cfg!(windows) => {
-                "refused: the entry names a PID below 8; such PIDs belong to the system and are never signalled"
-            }
-            Self::Refused(Protected::Low) => {
-                "refused: the entry names a PID below 100; such PIDs belong to the system and are never signalled"
-            }
-            Self::Refused(Protected::Ourselves) => {
-                "refused: this process is the recorded process or a part of the run, so ending the run could end this process"
-            }
-            Self::Refused(Protected::Ancestor) => {
-                "refused: the entry names an ancestor of this process, so ending the run could end this process"
-            }
-            Self::KeeperAlive => "its owner is gone or its lease has expired, and its keeper is alive",
-            Self::RootAlive => {
-                "its owner is gone or its lease has expired, and the recorded process is alive"
-            }
-            Self::RootUnknown => {
-                "a process has its PID, but its identity cannot be verified, so it is not signalled"
-            }
-            Self::DetachedOrphaned => {
-                "its owner is gone or its lease has expired, and its root process has ended, \
-                 but verified members of its tree are alive"
-            }
-            Self::PidReused => {
-                "nothing of it is alive: its PID was reused by another process, which is left alone"
-            }
-            Self::GroupUnproven => {
-                "its root process has ended; its process group may have members, but none of them is proven \
-                 to belong to the run, so none is signalled"
-            }
-            Self::GoneKeyless => {
-                "its root process and its process group have ended; an older version wrote the entry without a cookie key, \
-                 so processes that left the group cannot be found"
-            }
-            Self::Gone => "none of its processes is alive",
-        })
-    }
 }

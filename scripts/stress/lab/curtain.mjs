@@ -153,7 +153,7 @@ function logOf(stage) {
  * Processes that should not exist: all except the lab, its bystanders, and what was excused before.
  */
 async function processesLeft(stage, survivors) {
-  const known = new Set([1, process.pid, ...stage.bystanders.map(({ pid }) => pid)])
+  const known = new Set([1, process.pid, ...stage.bystanders.pids])
   const excused = survivors.map(({ witness }) => witness.path)
   // Helpers of surviving runs, and roots whose zombies these helpers have not reaped.
   const patient = stage.keepersMayStay ? runsOf(stage) : survivors

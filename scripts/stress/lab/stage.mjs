@@ -12,30 +12,29 @@ import { mountSmallDisk } from '../../../__test__/support/small-disk.mjs'
 import { openWitness } from '../../../__test__/support/witness.mjs'
 import { environments } from '../lib/bystanders.mjs'
 import { Bot } from './bots.mjs'
+import { Bystanders, STANDS_MS } from './bystanders.mjs'
 import { endRound } from './curtain.mjs'
 import { Lies } from './lies.mjs'
 import { BRINGS_RUNS, moveNamed } from './moves.mjs'
 import { beginReap } from './reaping.mjs'
+import { RegistryReads } from './registry-reads.mjs'
 import { StagedRun } from './staged-run.mjs'
-import { hasLoaded, measure, ProcessHandle, processes, readRegistry, within } from './witness.mjs'
+import { hasLoaded, measure, ProcessHandle, processes, within } from './witness.mjs'
 
 /** What takes longer counts as never. Far above every promise, on a machine with a load of 10. */
 export const PATIENCE_MS = 30_000
-const STANDS_MS = 10_000
-const READ_EVERY_MS = 4
 const ADDON = 'spawn-owned.node'
 
 export class Stage {
   bots = new Map()
   runs = new Map()
-  bystanders = []
+  bystanders = new Bystanders(this)
   orders = []
   claims = []
   reports = []
   /** Orphans that bots report as ended. */
   kills = []
   undelivered = []
-  reads = { count: 0, invalid: [] }
   played = []
   /** For each current fault, the function that removes it. */
   remedies = new Map()
@@ -49,7 +48,6 @@ export class Stage {
   forksFailed = 0
   #others = new Set()
   #witnesses = new Map()
-  #waiting = new Map()
   #scope
   #pending = new Set()
   #lasting = new Set()
@@ -66,6 +64,7 @@ export class Stage {
     this.user = user
     this.pidsLimit = pidsLimit
     this.registryPath = join(folder, 'data', 'process-registry.json')
+    this.registryReads = new RegistryReads(this)
   }
 
   async open() {
@@ -84,9 +83,14 @@ export class Stage {
     if (lookAlikes)
       for (const [who, env] of Object.entries(environments('run-a'))) {
         this.#openWitness(who)
-        await this.addBystander(who, { who, env })
+        await this.bystanders.add(who, { who, env })
       }
-    this.reader = setInterval(() => this.#read(), READ_EVERY_MS)
+    this.registryReads.begin()
+  }
+
+  /** The witness of a run or a bystander of the plan. */
+  witnessOf(name) {
+    return this.#witnesses.get(name)
   }
 
   #openWitness(name) {
@@ -121,10 +125,10 @@ export class Stage {
     this.#at = 'end of round'
     await endRound(this)
     this.#lookAtBystanders()
-    clearInterval(this.reader)
+    this.registryReads.end()
   }
 
-  // ---- bots, runs and bystanders ----------------------------------------------------------------
+  // ---- bots and runs ----------------------------------------------------------------------------
 
   /** A bot that is up and not expected to end. */
   bot(name) {
@@ -162,7 +166,7 @@ export class Stage {
   }
 
   addRun(name, about) {
-    const run = new StagedRun(name, this.#witnesses.get(name), about)
+    const run = new StagedRun(name, this.witnessOf(name), about)
     // The keeper of this run may have been stopped while it was a spare one.
     run.keeperStopped = this.bots.get(about.bot)?.spareStopped ?? false
     this.runs.set(name, run)
@@ -194,78 +198,6 @@ export class Stage {
     run.hasBegun(child.pid)
     await this.stands(run, 1)
     return run
-  }
-
-  /**
-   * A shell that waits for a cookie. It becomes a bystander when it carries one. Undefined, if the
-   * lab cannot fork.
-   */
-  addWaiting(name, variable) {
-    const witness = this.#witnesses.get(name)
-    // Without its stdin: the fixture exits at the end of its stdin.
-    const line = `read -r cookie; export ${variable}="$cookie"; exec "$0" "$1" </dev/null`
-    const as = { stdio: ['pipe', 'ignore', 'ignore'], detached: true, ...this.asUser }
-    const child = spawn('sh', ['-c', line, program('stays'), witness.path], as)
-    child.on('error', () => {})
-    child.stdin?.on('error', () => {})
-    if (child.pid === undefined) return undefined
-    const waiting = { child, witness, process: new ProcessHandle(child.pid) }
-    this.#waiting.set(name, waiting)
-    this.remedies.set(`the wait of ${name}`, () => this.#discard(waiting))
-    return waiting
-  }
-
-  waiting(name) {
-    return this.#waiting.get(name)
-  }
-
-  /** From here on it carries the cookie, and must survive. */
-  async carries(name, cookie, who) {
-    const { child, witness, process } = this.#waiting.get(name)
-    this.#waiting.delete(name)
-    child.stdin.end(`${cookie}\n`)
-    const stands = await witness.ready(1, STANDS_MS).then(
-      () => true,
-      () => false,
-    )
-    if (!stands) return false
-    this.remedies.delete(`the wait of ${name}`)
-    this.bystanders.push({ who, pid: process.pid, witness, process })
-    return true
-  }
-
-  /**
-   * A process of no run: a fixture, with the PID `pid` if given. False, if that is not possible.
-   */
-  async addBystander(name, { who, pid, before, fixture = 'stays', args = [], isSlow = false, ...options }) {
-    const witness = this.#witnesses.get(name)
-    const file = program(fixture)
-    before?.()
-    const as = { stdio: 'ignore', detached: true, ...this.asUser, ...options }
-    const child = spawn(file, [witness.path, ...args], as)
-    child.on('error', () => {})
-    const bystander = { who, pid: child.pid, witness, process: new ProcessHandle(child.pid) }
-    if (pid === undefined ? child.pid === undefined : child.pid !== pid) return this.#discard(bystander)
-    // A process that waits for a lock may wait long. Until it holds the lock, it is no bystander.
-    const stands = await witness.ready(1, isSlow ? 300 : STANDS_MS).then(
-      () => true,
-      () => false,
-    )
-    if (!stands) return this.#discard(bystander)
-    this.bystanders.push(bystander)
-    return bystander
-  }
-
-  #discard(bystander) {
-    bystander.witness.release()
-    bystander.process.signal('SIGKILL')
-    return false
-  }
-
-  /** Ends a bystander that is no longer needed. */
-  dismiss(bystander) {
-    this.bystanders = this.bystanders.filter((it) => it !== bystander)
-    bystander.process.signal('SIGKILL')
   }
 
   async stands(run, count) {
@@ -419,21 +351,8 @@ export class Stage {
     })
   }
 
-  #read() {
-    const { text: now, invalid, runIds } = readRegistry(this.registryPath)
-    this.reads.count++
-    if (invalid && now !== this.vandalism && this.reads.invalid.length < 10) this.reads.invalid.push(invalid)
-    for (const run of this.runs.values()) {
-      if (!run.mustBeRecorded || run.registryLost || runIds.has(run.name)) continue
-      // Checked after the registry was read: a run that is alive now was alive then.
-      if (run.isAlive())
-        run.wasMissing(`alive at step ${this.#at}, but not in the registry:\n${run.witness.holders()}`)
-    }
-  }
-
   #lookAtBystanders() {
-    for (const bystander of this.bystanders)
-      if (bystander.endedAt === undefined && bystander.witness.isGone()) bystander.endedAt = this.#at
+    this.bystanders.look(this.#at)
     for (const run of this.runs.values())
       if ((run.isBystander || run.isRegistered) && run.endedAt === undefined && run.isGone())
         // Noted now, because a later step may give the run a cause.
@@ -457,10 +376,6 @@ export class Stage {
     for (const run of this.runs.values()) run.registryLost = true
   }
 
-  async pass(ms) {
-    await delay(ms)
-  }
-
   get facts() {
     return {
       runs: [...this.runs.values()].map((run) => ({
@@ -468,14 +383,14 @@ export class Stage {
         endedAt: run.endedAt,
         endedUnasked: run.endedUnasked,
       })),
-      bystanders: this.bystanders.map(({ who, pid, endedAt }) => ({ who, pid, endedAt })),
+      bystanders: this.bystanders.facts,
       bots: [...this.bots.values()].map((bot) => bot.facts),
       orders: this.orders,
       claims: this.claims,
       reports: this.reports,
       kills: this.kills,
       undelivered: this.undelivered,
-      reads: this.reads,
+      reads: this.registryReads.facts,
       played: this.played,
       final: this.final,
     }

@@ -8,6 +8,7 @@ use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, Pid};
 
 use super::*;
+use crate::contain::SIGKILL;
 use crate::identity::read_stat;
 
 const LIMIT: Duration = Duration::from_secs(5);

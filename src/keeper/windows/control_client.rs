@@ -13,7 +13,7 @@ use windows_sys::Win32::System::Pipes::{GetNamedPipeServerProcessId, PeekNamedPi
 
 use super::control_pipe;
 use crate::errno::Errno;
-use crate::identity::{ProcessRef, State};
+use crate::identity::ProcessRef;
 use crate::keeper::protocol::{self, Inbox, Report, Request};
 use crate::run::Ended;
 
@@ -41,13 +41,7 @@ impl ControlClient {
     /// Errors: `ESRCH` if the bot is dead or does not have the run; `EPERM` if another process
     /// answers; another error if the bot's state is unknown, which does not prove its death.
     pub fn start(keeper: &ProcessRef, address: &str, root: &ProcessRef) -> Result<Self, Errno> {
-        let check_alive = |if_dead| match keeper.state() {
-            State::Alive => Ok(()),
-            State::Exited | State::Recycled => Err(if_dead),
-            // If the handle opens now, the caller's next attempt can decide.
-            State::Unknown => Err(keeper.open_handle().err().unwrap_or(Errno::EAGAIN)),
-        };
-        check_alive(Errno::ESRCH)?;
+        keeper.check_alive(Errno::ESRCH)?;
         // A registry file can contain any path. A connection to another server could reveal this
         // user's identity to it.
         if !address.starts_with(&control_pipe::prefix(keeper.pid, keeper.start))
@@ -59,7 +53,7 @@ impl ControlClient {
         let mut server = 0;
         // SAFETY: the pipe is open, and the pointer points to a local variable.
         let succeeded = unsafe { GetNamedPipeServerProcessId(pipe.as_raw_handle(), &raw mut server) };
-        check_alive(Errno::EPERM)?;
+        keeper.check_alive(Errno::EPERM)?;
         if succeeded == 0 || server.cast_signed() != keeper.pid {
             return Err(Errno::EPERM);
         }

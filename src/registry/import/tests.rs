@@ -1,5 +1,10 @@
 //! Tables of files, and of the records that must or must not result.
 
+mod mutations;
+mod times;
+
+pub use mutations::mutate;
+
 use std::collections::BTreeMap;
 
 use serde_json::json;
@@ -291,153 +296,6 @@ fn a_rejection_contains_no_values_of_the_entry() {
     }
     let named = json!({ "processes": { secret: [] } });
     assert_eq!(refused(&named.to_string()).chars().count(), WHY);
-}
-
-#[test]
-fn times_are_read_in_milliseconds_and_seconds() {
-    for (value, expected) in [
-        (json!(1_700_000_000_123_u64), Some(1_700_000_000_123)),
-        (json!(1_700_000_000), Some(1_700_000_000_000)),
-        (json!(1_700_000_000.25), Some(1_700_000_000_250)),
-        (json!(1_700_000_000_123.5), Some(1_700_000_000_123)),
-        (json!(0), Some(0)),
-        (json!(-5), None),
-        (json!(-5.5), None),
-        (json!(1e18), None),
-        (json!("1700000000"), None),
-    ] {
-        assert_eq!(time(&value), expected, "{value}");
-    }
-}
-
-#[test]
-fn iso_parses_iso_8601_and_refuses_invalid_dates() {
-    for (text, expected) in [
-        ("1970-01-01T00:00:00Z", Some(0)),
-        ("2023-11-14T22:13:20Z", Some(1_700_000_000_000)),
-        ("2023-11-14T22:13:20.123Z", Some(1_700_000_000_123)),
-        ("2023-11-14T22:13:20.1Z", Some(1_700_000_000_100)),
-        ("2023-11-14T22:13:20.123456789Z", Some(1_700_000_000_123)),
-        ("2023-11-15T00:13:20+02:00", Some(1_700_000_000_000)),
-        ("2023-11-14T16:43:20-05:30", Some(1_700_000_000_000)),
-        ("2000-02-29T00:00:00Z", Some(951_782_400_000)),
-        ("2024-02-29T23:59:59Z", Some(1_709_251_199_000)),
-        ("2024-03-01T00:00:00Z", Some(1_709_251_200_000)),
-        ("2100-03-01T00:00:00Z", Some(4_107_542_400_000)),
-        ("9999-12-31T23:59:59.999Z", Some(253_402_300_799_999)),
-        ("1970-01-01T00:00:00+00:01", None),
-        ("1969-12-31T23:59:59Z", None),
-        ("0000-01-01T00:00:00Z", None),
-        ("2023-02-29T00:00:00Z", None),
-        ("2100-02-29T00:00:00Z", None),
-        ("2023-13-01T00:00:00Z", None),
-        ("2023-00-01T00:00:00Z", None),
-        ("2023-01-00T00:00:00Z", None),
-        ("2023-04-31T00:00:00Z", None),
-        ("2023-01-01T24:00:00Z", None),
-        ("2023-01-01T00:60:00Z", None),
-        ("2023-01-01T00:00:60Z", None),
-        ("2023-01-01T00:00:00", None),
-        ("2023-01-01T00:00:00.Z", None),
-        ("2023-01-01T00:00:00.1234567890Z", None),
-        ("2023-01-01T00:00:00.123", None),
-        ("2023-01-01T00:00:00+24:00", None),
-        ("2023-01-01T00:00:00+0200", None),
-        ("2023-01-01T00:00:00ZZ", None),
-        ("2023-01-01 00:00:00Z", None),
-        ("2023-1-1T00:00:00Z", None),
-        ("+023-01-01T00:00:00Z", None),
-        ("2023-01-01T00:00:00é", None),
-        ("2023-01-01T00:00:0éZ", None),
-        ("", None),
-    ] {
-        assert_eq!(iso(text), expected, "{text}");
-    }
-}
-
-#[test]
-fn days_increases_by_one_for_every_day_of_the_calendar() {
-    let mut expected = days(1890, 1, 1).unwrap();
-    for (year, month) in (1890..2510).flat_map(|year| (1..=12).map(move |month| (year, month))) {
-        for day in (1..=31).filter_map(|day| days(year, month, day)) {
-            assert_eq!(day, expected, "{year}-{month}");
-            expected += 1;
-        }
-    }
-    assert_eq!(days(1970, 1, 1), Some(0));
-}
-
-/// Checks what must hold for every record, whatever its source.
-fn assert_sound(record: &Record, text: &str) {
-    let tidy = |text: &str, most| text.chars().count() <= most && !text.contains(char::is_control);
-    assert!(record.pid > 0 && record.bot_pid >= 0, "{text}");
-    assert!(record.start_token.as_ref().is_none_or(|token| token.pid == record.pid), "{text}");
-    assert!(record.bot_start_token.as_ref().is_none_or(|token| token.pid == record.bot_pid), "{text}");
-    assert!(record.pgid.is_none_or(|pgid| pgid > 0), "{text}");
-    assert!(record.members.iter().all(|member| member.pid > 0), "{text}");
-    assert!(!record.run_id.is_empty() && tidy(&record.run_id, ID), "{text}");
-    assert!(tidy(&record.command_preview, PREVIEW), "{text}");
-    assert!(record.session_id.as_ref().is_none_or(|session| tidy(session, ID)), "{text}");
-}
-
-pub fn mutate(seed: &str, random: &mut Random) -> String {
-    #[rustfmt::skip]
-    const FRAGMENTS: [&str; 22] = [
-        "null", "-1", "0", "1", "4242", "2147483648", "1e400", "1.5", "18446744073709551616", "\"\"", "\"\\u0000\"",
-        "\\ud800", "{", "}", "[", "]", "[[[[[[[[", ",", ":", "\"", "\"pid\":7,", "\"startToken\":\"7:8:9:b\",",
-    ];
-    let mut bytes = seed.as_bytes().to_vec();
-    for _ in 0..=random.below(4) {
-        let at = random.below(bytes.len() + 1);
-        let to = (at + random.below(24)).min(bytes.len());
-        match random.below(6) {
-            0 if at < to => bytes[at] ^= 1 << random.below(8),
-            1 => drop(bytes.drain(at..to)),
-            2 if random.below(4) == 0 => bytes.truncate(at),
-            3 => bytes.extend_from_within(at..to),
-            // Replace digits by other digits: the file stays valid JSON, with other content.
-            4 => bytes[at..to]
-                .iter_mut()
-                .filter(|b| b.is_ascii_digit())
-                .for_each(|b| *b = b'0' + (*b - b'0' + 3) % 10),
-            _ => drop(bytes.splice(at..at, random.pick(&FRAGMENTS).bytes())),
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-/// `MUTATIONS=1000000` for a longer run.
-#[test]
-fn every_mutated_file_yields_only_valid_records() {
-    let count = std::env::var("MUTATIONS").ok().and_then(|text| text.parse().ok()).unwrap_or(20_000);
-    let seeds = [
-        file(&[ours(4242)]),
-        file(&[ours(4242), bare(77, 1_700_000_000_000)]),
-        json!({ "entries": [papercup(), papercup()] }).to_string(),
-        json!({ "pids": [4242, { "pid": 4243, "command": "claude", "spawnedAt": "2023-11-14T22:13:20.123Z" }] }).to_string(),
-        json!({ "processes": { "sdk:7:4242": { "pid": 4242, "type": "sdk", "sessionId": 7, "startedAt": "2023-11-14T22:13:20Z" } } }).to_string(),
-    ];
-    let mut random = Random(0x9e37_79b9_7f4a_7c15);
-    let (mut accepted, mut refused, mut unreadable) = (0, 0, 0);
-    for _ in 0..count {
-        let seed = random.pick(&seeds);
-        let text = mutate(&seed, &mut random);
-        let Ok(imported) = read(&text) else {
-            unreadable += 1;
-            continue;
-        };
-        imported.records.iter().for_each(|record| assert_sound(record, &text));
-        assert!(imported.rejected.iter().all(|why| why.chars().count() <= WHY), "{text}");
-        accepted += imported.records.len();
-        refused += imported.rejected.len();
-        // Accepted entries are written in our format, and then read back unchanged.
-        if random.below(8) == 0 {
-            let again = read(&file(&imported.records));
-            assert_eq!(again, Ok(Imported { records: imported.records, rejected: vec![] }), "{text}");
-        }
-    }
-    println!("{count} files: {accepted} entries accepted, {refused} refused, {unreadable} files unreadable");
-    assert!(accepted > 0 && refused > 0 && unreadable > 0, "the mutations reach every branch");
 }
 
 /// An action on a run hits its members, and must never hit the bot that owns it.

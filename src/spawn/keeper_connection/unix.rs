@@ -1,30 +1,31 @@
 //! The connection to a keeper process: a socket.
 
+mod report_stream;
 mod send_queue;
+#[cfg(test)]
+mod tests;
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::libc;
-use tokio::io::unix::AsyncFd;
 
 use crate::contain::cgroup::Recorded;
 use crate::contain::outside::{self, Target};
 use crate::contain::tracer;
 use crate::identity::{ProcessRef, State, read_stat};
-use crate::keeper::channel;
 use crate::keeper::control_client::ControlClient;
-use crate::keeper::protocol::{self, Inbox, Report, Request};
+use crate::keeper::protocol::{self, Request};
 use crate::registry::{Entry, Instance, Keeper, Record};
 use crate::run::ProcessInfo;
 use crate::run::lifecycle::{KILL_LIMIT_MS, ORPHAN_GRACE_MS};
 use crate::runtime;
 use crate::spawn::run::Run;
 pub use crate::spawn::unix::Origin;
-use crate::spawn::unix::{EXEC_WAKE_AFTER, refused_with};
+use report_stream::wait_for_eof;
+pub use report_stream::{Exec, ReportStream};
 use send_queue::SendQueue;
 
 /// Sends requests to a keeper, and wakes or kills its process.
@@ -157,76 +158,6 @@ impl AsRawFd for Run {
     }
 }
 
-/// The reports of a keeper. Open it to read them.
-pub struct ReportStream {
-    /// Reports that were read already.
-    pub received: Vec<Report>,
-    pub inbox: Inbox,
-}
-
-pub struct OpenReportStream {
-    socket: AsyncFd<Run>,
-    received: std::vec::IntoIter<Report>,
-    inbox: Inbox,
-}
-
-impl ReportStream {
-    /// Registers the control socket with the event loop. Call it on the native thread.
-    pub fn open(self, run: &Run) -> Option<OpenReportStream> {
-        // SAFETY: the registered value owns the descriptor.
-        let socket = unsafe { AsyncFd::register(run.clone()) }.ok()?;
-        Some(OpenReportStream { socket, received: self.received.into_iter(), inbox: self.inbox })
-    }
-}
-
-impl OpenReportStream {
-    /// The next report. `None` if no more can come.
-    pub async fn next(&mut self) -> Option<Report> {
-        let mut buffer = [0; 1024];
-        loop {
-            if let Some(report) = self.received.next() {
-                return Some(report);
-            }
-            if let Some(payload) = self.inbox.next_payload().ok()? {
-                return protocol::decode(&payload).ok();
-            }
-            let count = receive(&self.socket, &mut buffer).await?;
-            self.inbox.push(&buffer[..count]);
-        }
-    }
-}
-
-/// The launch socket, which closes when `exec` succeeds.
-pub struct Exec(pub OwnedFd);
-
-impl Exec {
-    /// Waits for the result of `exec`: `None` if it succeeded, usually at once. Wakes the exec stub
-    /// now and then, because another process may have stopped it.
-    pub async fn refusal(self, root: &ProcessRef) -> Option<Errno> {
-        let mut refusal = pin!(refusal(self.0));
-        loop {
-            match tokio::time::timeout(EXEC_WAKE_AFTER, &mut refusal).await {
-                Ok(refusal) => return refusal,
-                Err(_) => drop(root.signal(libc::SIGCONT)),
-            }
-        }
-    }
-}
-
-async fn refusal(exec: OwnedFd) -> Option<Errno> {
-    // SAFETY: the registered value owns the descriptor.
-    let socket = unsafe { AsyncFd::register(exec) }.ok()?;
-    let mut inbox = Inbox::default();
-    let mut buffer = [0; 64];
-    while let Some(count) = receive(&socket, &mut buffer).await {
-        inbox.push(&buffer[..count]);
-        if let Some(payload) = inbox.next_payload().ok()? {
-            return Some(refused_with(&payload));
-        }
-    }
-    None
-}
-
 /// Asks a keeper without an owner to accept this process as its owner. `ESRCH` if the keeper is
 /// dead.
 pub fn take_over(
@@ -271,144 +202,5 @@ pub async fn end_lost(
     match runtime::get() {
         Ok(runtime) => runtime.run(end).await.unwrap_or_default(),
         Err(_) => Vec::new(),
-    }
-}
-
-/// Waits for the end of file of a socket that carries no data.
-async fn wait_for_eof(socket: &OwnedFd) -> Option<()> {
-    // SAFETY: the descriptor is borrowed, and outlives the registration.
-    let socket = unsafe { AsyncFd::register(socket.as_fd()) }.ok()?;
-    receive(&socket, &mut [0]).await.map(drop)
-}
-
-/// Reads the next bytes. `None` at end of file or on an error.
-async fn receive(socket: &AsyncFd<impl AsFd + AsRawFd>, buffer: &mut [u8]) -> Option<usize> {
-    loop {
-        let mut ready = socket.readable().await.ok()?;
-        // Otherwise the event loop was wrong, and the socket is not readable yet.
-        if let Ok(result) = ready.try_io(|socket| Ok(channel::receive_now(socket.get_ref(), buffer)?)) {
-            return result.ok().filter(|&count| count > 0);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::keeper::protocol::AssignRun;
-    use crate::run::Policy;
-
-    const RULES: Request = Request::AssignRun(AssignRun {
-        run_id: "r",
-        cookie_key: "",
-        on_owner_exit: Policy::Kill,
-        on_leader_exit: Policy::Kill,
-        grace_ms: 5,
-        timeout: None,
-        registry: "",
-        key: "k",
-    });
-
-    /// Creates a connection to a new keeper, and returns the messages that arrive after `use_it`.
-    fn received(use_it: impl FnOnce(&KeeperConnection)) -> Vec<Vec<u8>> {
-        let (ours, theirs) = channel::pair().unwrap();
-        use_it(&KeeperConnection::to_new_keeper(ours, ProcessRef::known(1, 1), &RULES));
-        let (mut inbox, mut buffer) = (Inbox::default(), [0; 1024]);
-        while let Ok(count @ 1..) = channel::receive(&theirs, &mut buffer, &mut Vec::new()) {
-            inbox.push(&buffer[..count]);
-        }
-        std::iter::from_fn(|| inbox.next_payload().unwrap()).collect()
-    }
-
-    fn payload(request: &Request) -> Vec<u8> {
-        protocol::payload(request).unwrap()
-    }
-
-    #[test]
-    fn no_request_overtakes_the_rules_and_the_rules_are_sent_once() {
-        let cancel = Request::Cancel { signal: 15, grace_ms: 0, reason: "" };
-        let request_first = received(|connection| {
-            connection.send(&cancel).unwrap();
-            connection.send_rules().unwrap();
-            connection.send(&Request::Usage).unwrap();
-        });
-        assert_eq!(request_first, [payload(&RULES), payload(&cancel), payload(&Request::Usage)]);
-        let rules_first = received(|connection| {
-            connection.send_rules().unwrap();
-            connection.signal(9).unwrap();
-        });
-        assert_eq!(rules_first, [payload(&RULES), payload(&Request::Signal { signal: 9 })]);
-    }
-
-    #[test]
-    fn requests_that_do_not_fit_into_the_socket_are_sent_later_in_order() {
-        const MANY: i32 = 2000;
-        let (ours, theirs) = channel::pair().unwrap();
-        let connection = KeeperConnection::new(ours, ProcessRef::known(1, 1));
-        for signal in 0..MANY {
-            connection.signal(signal).unwrap();
-        }
-        let (mut inbox, mut buffer, mut next_signal) = (Inbox::default(), [0; 4096], 0);
-        while next_signal < MANY {
-            let count = channel::receive(&theirs, &mut buffer, &mut Vec::new()).unwrap();
-            inbox.push(&buffer[..count]);
-            while let Some(payload) = inbox.next_payload().unwrap() {
-                assert_eq!(protocol::decode(&payload), Ok(Request::Signal { signal: next_signal }));
-                next_signal += 1;
-            }
-        }
-    }
-
-    /// A connection to a keeper that reads nothing and whose send queue is full, and the keeper's
-    /// end.
-    fn with_full_queue() -> (KeeperConnection, OwnedFd) {
-        let (ours, theirs) = channel::pair().unwrap();
-        let connection = KeeperConnection::new(ours, ProcessRef::known(1, 1));
-        assert!((0..100_000).any(|_| connection.signal(15) == Err(Errno::EAGAIN)));
-        (connection, theirs)
-    }
-
-    /// The last message that arrives before the connection closes.
-    fn last_received(theirs: &OwnedFd) -> Vec<u8> {
-        let (mut inbox, mut buffer, mut last) = (Inbox::default(), [0; 4096], Vec::new());
-        while let Ok(count @ 1..) = channel::receive(theirs, &mut buffer, &mut Vec::new()) {
-            inbox.push(&buffer[..count]);
-            while let Some(payload) = inbox.next_payload().unwrap() {
-                last = payload;
-            }
-        }
-        last
-    }
-
-    #[test]
-    fn a_full_queue_still_accepts_a_request_that_ends_the_run() {
-        for last in [
-            Request::Cancel { signal: 15, grace_ms: 0, reason: "" },
-            Request::IdleTimeout { limit_ms: 5 },
-            Request::Signal { signal: 9 },
-        ] {
-            let (connection, theirs) = with_full_queue();
-            assert_eq!(connection.send(&last), Ok(()));
-            assert_eq!(
-                connection.send(&Request::Usage),
-                Err(Errno::EAGAIN),
-                "this request does not end the run"
-            );
-            // The queued request still arrives after the disconnect.
-            connection.disconnect();
-            assert_eq!(connection.send(&last), Err(Errno::EPIPE));
-            assert_eq!(last_received(&theirs), payload(&last));
-        }
-    }
-
-    #[test]
-    fn a_stopped_keeper_makes_endless_requests_fail_with_eagain() {
-        let (connection, _theirs) = with_full_queue();
-        assert!((0..100_000).any(|_| connection.signal(9) == Err(Errno::EAGAIN)));
-    }
-
-    #[test]
-    fn a_disconnect_sends_the_rules_first() {
-        assert_eq!(received(KeeperConnection::disconnect), [payload(&RULES)]);
     }
 }

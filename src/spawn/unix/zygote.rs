@@ -1,43 +1,30 @@
 //! The bot's zygote, and the keepers that it forks in advance.
 
+mod process;
+
 use std::cell::OnceCell;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::libc;
-use tokio::io::Interest;
-use tokio::io::unix::AsyncFd;
 
+use self::process::{Process, reap, wake_until_exit};
 use super::bounded_wait::{self, NoAnswer};
-use super::errors;
 use super::inherited::Credentials;
 use crate::contain::Limits;
 use crate::contain::cgroup::{self, Base, CgroupError, WhyNot};
-use crate::contain::cookie;
-use crate::identity::{FORCE_FALLBACK, ProcessHandle, ProcessRef, read_stat};
+use crate::identity::ProcessRef;
 use crate::keeper::protocol::{self, Inbox, Report};
-use crate::keeper::{
-    FORK, FORK_IN_CGROUP, FORKED, HELLO, ORPHANS, TITLE_ROOM, ZYGOTE, channel, our_version, version_in,
-};
+use crate::keeper::{FORK, FORK_IN_CGROUP, FORKED, HELLO, ORPHANS, channel, our_version, version_in};
 use crate::runtime;
 use crate::spawn::{LaunchError, tier};
-use crate::start_environment::variable;
-use crate::trace::{self, trace};
+use crate::trace::trace;
 
 /// How long a process that is not stopped may take to answer. A loaded machine starts a program
 /// slowly.
 const LIMIT: Duration = Duration::from_secs(5);
-
-/// Interval between checks whether a dropped zygote has exited, if no event reports its exit in
-/// time.
-const REAP_INTERVAL: Duration = Duration::from_millis(250);
-
-/// Longest interval between checks whether a dropped zygote is stopped.
-const LONGEST_WAKE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The zygote process and the orders sent to it.
 #[derive(Debug)]
@@ -121,7 +108,7 @@ impl Zygote {
         let (ours, theirs) = channel::message_pair().map_err(LaunchError::refused)?;
         let zygote = Self {
             socket: Arc::new(ours),
-            process: Arc::new(Process(Mutex::new(execute(executable, theirs)?))),
+            process: Arc::new(Process::start(executable, theirs)?),
             ordered: 0,
             base: OnceCell::new(),
             credentials,
@@ -307,115 +294,4 @@ impl Drop for Zygote {
             runtime.loop_handle.spawn(reap(self.process.clone(), self.process.exit_fd()));
         }
     }
-}
-
-/// The zygote as our child process. Only this type reaps it, so its PID cannot be reused before.
-#[derive(Debug)]
-struct Process(Mutex<Child>);
-
-impl Process {
-    /// Sends SIGCONT. Another process may have stopped the zygote, and a stopped process does not
-    /// see the end of file of its socket.
-    fn wake(&self) {
-        self.if_alive(|pid| {
-            // SAFETY: kill takes two integers. The PID is our own child's, and the lock prevents
-            // its reaping.
-            unsafe { libc::kill(pid, libc::SIGCONT) };
-            trace!("signal: SIGCONT to zygote {pid}");
-        });
-    }
-
-    /// Wakes the process if it is stopped, and returns whether it was.
-    fn wake_if_stopped(&self) -> bool {
-        let is_stopped = |pid| read_stat(pid).is_ok_and(|stat| bounded_wait::is_stopped(stat.state));
-        let stopped = self.if_alive(is_stopped).unwrap_or(false);
-        if stopped {
-            self.wake();
-        }
-        stopped
-    }
-
-    /// The PID. `None` after the process was reaped: its PID may be reused.
-    fn pid(&self) -> Option<i32> {
-        self.if_alive(|pid| pid)
-    }
-
-    /// A descriptor that is readable when the process exits. `None` if the system has none, or the
-    /// process was reaped.
-    fn exit_fd(&self) -> Option<OwnedFd> {
-        self.if_alive(|pid| ProcessHandle::open(pid).ok()?.into_pollable())?
-    }
-
-    /// True after the process was reaped.
-    fn is_reaped(&self) -> bool {
-        self.if_alive(|_| ()).is_none()
-    }
-
-    /// Calls `then` with the PID while the lock prevents reaping. Reaps an exited process instead.
-    fn if_alive<T>(&self, then: impl FnOnce(i32) -> T) -> Option<T> {
-        let mut child = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        matches!(child.try_wait(), Ok(None)).then(|| then(child.id().cast_signed()))
-    }
-}
-
-/// Wakes a dropped zygote whenever it is stopped, at ever longer intervals, until it exits. The bot
-/// may have dropped it because it was stopped. Most have exited at the first check.
-async fn wake_until_exit(process: Arc<Process>) {
-    let mut pause = REAP_INTERVAL;
-    while !process.is_reaped() {
-        process.wake_if_stopped();
-        tokio::time::sleep(pause).await;
-        pause = (2 * pause).min(LONGEST_WAKE_INTERVAL);
-    }
-}
-
-/// Reaps the zygote when it exits, and its keepers if they become children of the bot.
-async fn reap(process: Arc<Process>, exit: Option<OwnedFd>) {
-    let zygote = process.pid();
-    if let Some(exit) = exit
-        // SAFETY: the registered value owns the descriptor.
-        && let Ok(exited) = unsafe { AsyncFd::register_with_interest(exit, Interest::READABLE) }
-    {
-        let _ = exited.readable().await;
-    }
-    // If no event reports the exit, or reports it a moment too early, a late reap does no harm.
-    while !process.is_reaped() {
-        tokio::time::sleep(REAP_INTERVAL).await;
-    }
-    #[cfg(target_os = "linux")]
-    if let Some(zygote) = zygote {
-        super::reparented::wait_for_keepers_of(zygote);
-    }
-    #[cfg(not(target_os = "linux"))]
-    let _ = zygote;
-}
-
-/// Runs the keeper's executable with `socket` as its standard input. Uses `posix_spawn`, so the bot
-/// does not fork.
-///
-/// The zygote gets two variables of the bot's environment. The cookie: if the bot itself is an
-/// owned run that is ended from outside, its keepers end with it. And `FORCE_FALLBACK`, which the
-/// tests set. If the bot traces, the zygote's stderr is the target of the trace.
-fn execute(executable: &Path, socket: OwnedFd) -> Result<Child, LaunchError> {
-    let mut command = Command::new(executable);
-    command.arg(ZYGOTE).arg(" ".repeat(TITLE_ROOM)).env_clear();
-    for name in [cookie::VARIABLE, FORCE_FALLBACK] {
-        if let Some(value) = variable(name) {
-            command.env(name, value);
-        }
-    }
-    command.stdin(Stdio::from(socket)).stdout(Stdio::null()).stderr(Stdio::null());
-    if let Some(target) = trace::share() {
-        command.env(trace::VARIABLE, trace::TO_STDERR).stderr(target);
-    }
-    command.spawn().map_err(|error| {
-        let errno = Errno::from_raw(error.raw_os_error().unwrap_or(0));
-        match errno {
-            Errno::EAGAIN | Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM => LaunchError::refused(errno),
-            errno => LaunchError::KeeperUnavailable {
-                path: executable.to_owned(),
-                why: errors::not_executed(errno),
-            },
-        }
-    })
 }

@@ -25,7 +25,7 @@ export const cookieMoves = [
       return { bystander }
     },
     describe: ({ bystander }) => `${bystander} starts, and waits for a cookie to carry`,
-    play: (stage, { bystander }) => stage.addWaiting(bystander, VARIABLE) !== undefined,
+    play: (stage, { bystander }) => stage.bystanders.addWaiting(bystander, VARIABLE) !== undefined,
   },
   {
     name: 'carry-cookie',
@@ -41,12 +41,12 @@ export const cookieMoves = [
     },
     describe: ({ carrier, run }) => `${carrier}, which is older than ${run}, carries its cookie from now on`,
     async play(stage, { carrier, run: runId }) {
-      const [waiting, root] = [stage.waiting(carrier), stage.run(runId)?.root]
+      const [waiting, root] = [stage.bystanders.waiting(carrier), stage.run(runId)?.root]
       const cookie = root?.isAlive() ? cookieOf(root.pid) : undefined
       // The kernel counts start times in ticks of 10 ms.
       if (!waiting || !cookie?.includes(runId) || Number(waiting.process.started) >= Number(root.started))
         return false
-      return await stage.carries(
+      return await stage.bystanders.carries(
         carrier,
         cookie,
         `a process that is older than ${runId} and carries its cookie`,

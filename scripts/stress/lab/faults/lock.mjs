@@ -14,14 +14,14 @@ export const lockMoves = [
     async play(stage, { bystander }) {
       const who = 'a process that holds the lock of the registry'
       const lock = `${stage.registryPath}.lock`
-      const held = await stage.addBystander(bystander, {
+      const held = await stage.bystanders.add(bystander, {
         who,
         fixture: 'holds-lock',
         args: [lock],
         isSlow: true,
       })
       if (!held) return false
-      stage.remedies.set('held lock', () => stage.dismiss(held))
+      stage.remedies.set('held lock', () => stage.bystanders.dismiss(held))
     },
   },
   {

@@ -49,7 +49,7 @@ export const numberMoves = [
       if (whose === 'root') endRoot(stage, run)
       if (!(await isFree(pid))) return false
       const who = `a process with the PID of ${WHOSE[whose].words(runId)}`
-      return await stage.addBystander(bystander, { who, pid, before: () => takeNext(pid), detached: leads })
+      return await stage.bystanders.add(bystander, { who, pid, before: () => takeNext(pid), detached: leads })
     },
   },
 ]

@@ -26,7 +26,7 @@ export const registryFaults = [
       stage.losesRegistry()
       // On a full disk the file is now empty.
       quietly(() => writeFileSync(stage.registryPath, text))
-      stage.vandalism = readFileSync(stage.registryPath, 'utf8')
+      stage.registryReads.vandalism = readFileSync(stage.registryPath, 'utf8')
     },
   },
   {

@@ -1,5 +1,7 @@
 /** Bots start and end. */
 
+import { setTimeout as delay } from 'node:timers/promises'
+
 const MOST_BOTS = 6
 
 export const botMoves = [
@@ -56,6 +58,6 @@ export const botMoves = [
     weight: 1,
     draw: ({ dice }) => ({ ms: dice.pick([20, 100, 400]) }),
     describe: ({ ms }) => `${ms} ms pass`,
-    play: (stage, { ms }) => stage.pass(ms),
+    play: (_stage, { ms }) => delay(ms),
   },
 ]

@@ -21,7 +21,8 @@ async function run(stage, args, { onResult, over }) {
     const { code, stdout, stderr } = done
     // Node itself aborts like this if it gets no thread.
     if (code === null && stage.forksFailed !== before) return { outcome: 'bot gone' }
-    const isExpected = CODES.includes(code) || (code === UNREADABLE && stage.vandalism !== undefined)
+    const isExpected =
+      CODES.includes(code) || (code === UNREADABLE && stage.registryReads.vandalism !== undefined)
     if (!isExpected) return { outcome: 'refused', message: `exit code ${code}: ${stderr}` }
     if (stdout !== '') onResult(done.json())
     else if (stderr === '') return { outcome: 'refused', message: `exit code ${code}, and no output` }

@@ -6,10 +6,14 @@ use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
+use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::*;
-use crate::contain::cookie;
+use crate::contain::{SIGKILL, cookie};
+use crate::identity::read_stat;
+use crate::run::Force;
+use crate::run::reason::Ending;
 
 const SHORT: Duration = Duration::from_millis(200);
 const LONG: Duration = Duration::from_secs(10);
