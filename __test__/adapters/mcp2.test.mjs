@@ -52,7 +52,7 @@ test('a Client of version 2 converses with a server, and close() leaves no proce
   const parameters = { command: 'sh', args, stderr: 'ignore', closeMs: 100, graceMs: 500 }
   const [heard] = await Promise.all([converse(bot, 'default', parameters), witness.ready(2)])
   assert.deepEqual(heard, { ...good, states: ['exited'] })
-  await witness.gone(1000)
+  await witness.gone(20_000)
 })
 
 test('it works if version 1 is installed too', options, async (t) => {

@@ -46,13 +46,22 @@ function copyOfPackage(t) {
   return directory
 }
 
-const commandLine = (pid) => readFileSync(`/proc/${pid}/cmdline`, 'utf8').replaceAll('\0', ' ').trim()
-const field = (path, name) => new RegExp(`^${name}:\\s*(.*)$`, 'm').exec(readFileSync(path, 'utf8'))[1]
+/** The text of a file in /proc. Empty if its thread or process has ended since it was listed. */
+function textOf(path) {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch {
+    return ''
+  }
+}
+
+const commandLine = (pid) => textOf(`/proc/${pid}/cmdline`).replaceAll('\0', ' ').trim()
+const field = (path, name) => new RegExp(`^${name}:\\s*(.*)$`, 'm').exec(textOf(path))?.[1]
 const parentOf = (pid) => Number(field(`/proc/${pid}/status`, 'PPid'))
 
 function childrenOf(pid) {
   const threads = readdirSync(`/proc/${pid}/task`).map((thread) => `/proc/${pid}/task/${thread}/children`)
-  return threads.flatMap((file) => readFileSync(file, 'utf8').split(' ').filter(Boolean)).map(Number)
+  return threads.flatMap((file) => textOf(file).split(' ').filter(Boolean)).map(Number)
 }
 
 const zygotes = () => childrenOf(process.pid).filter((pid) => commandLine(pid).includes('zygote'))
@@ -168,7 +177,7 @@ describe('a zygote', () => {
 
 /** Polls until `reached()` is true: there is no event for it. */
 async function until(reached, otherwise) {
-  for (const deadline = performance.now() + 5000; !reached(); await delay(2)) {
+  for (const deadline = performance.now() + 30_000; !reached(); await delay(2)) {
     assert.ok(performance.now() < deadline, otherwise())
   }
 }

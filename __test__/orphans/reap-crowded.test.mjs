@@ -1,6 +1,7 @@
 // Many processes and supervisors act on the same run at once: they cancel, reap and adopt it.
 // Exactly one action happens, completely, and all callers get the same result.
 // (reap-at-once.test.mjs has two concurrent reapers.)
+import { writeFileSync } from 'node:fs'
 import {
   assertAlive,
   assertGone,
@@ -17,8 +18,8 @@ import { NO_SHELL, posixOnly } from '../support/system.mjs'
 const together = { timeout: 600_000, concurrency: 3 }
 
 /**
- * A tree that cleans up for some seconds after SIGTERM, marks that, and exits with 7. By then the
- * keeper has many control clients.
+ * A tree that cleans up after SIGTERM, marks that, and exits with 7. It needs some seconds after
+ * `saveNow`. By then the keeper has many control clients.
  */
 const slowToSave = (seconds) => ({
   ready: 1,
@@ -26,12 +27,15 @@ const slowToSave = (seconds) => ({
     'sh',
     [
       '-c',
-      `exec 3>"$1"; trap 'trap "" TERM; sleep ${seconds}; printf c >&3; exit 7' TERM; printf r >&3; sleep 50 & wait`,
+      `exec 3>"$1"; trap 'trap "" TERM; until test -e "$1-now"; do sleep 0.05; done; sleep ${seconds}; printf c >&3; exit 7' TERM; printf r >&3; sleep 50 & wait`,
       'sh',
       path,
     ],
   ],
 })
+const saveNow = ({ path }) => writeFileSync(`${path}-now`, '')
+/** A bot handles its requests in order, so it has begun the earlier ones when it answers this. */
+const areAsked = (bots) => Promise.all(bots.map((bot) => bot.ask('instanceId')))
 const GRACE_MS = 60_000
 
 describe('a run that needs its grace period, and that many callers cancel at once,', together, () => {
@@ -39,14 +43,17 @@ describe('a run that needs its grace period, and that many callers cancel at onc
     'forty callers in four processes': async (t, path) => {
       const bots = []
       for (let i = 0; i < 4; i++) bots.push(await startBot(t, path))
-      return (runId) =>
-        bots.flatMap((bot) =>
+      return async (runId) => {
+        const cancels = bots.flatMap((bot) =>
           Array.from({ length: 10 }, () => bot.ask('cancel', runId, { graceMs: GRACE_MS })),
         )
+        await areAsked(bots)
+        return { cancels }
+      }
     },
     'twenty supervisors in one process': (_, path) => {
       const supervisors = Array.from({ length: 20 }, () => supervise(path))
-      return (runId) => supervisors.map(({ cancel }) => cancel(runId, { graceMs: GRACE_MS }))
+      return (runId) => ({ cancels: supervisors.map(({ cancel }) => cancel(runId, { graceMs: GRACE_MS })) })
     },
   }
   for (const [callers, prepare] of Object.entries(groupsOfCallers)) {
@@ -57,7 +64,9 @@ describe('a run that needs its grace period, and that many callers cancel at onc
         const { bot, path, runId, witness } = await owned(t, { tree: slowToSave(4) })
         const cancelAll = await prepare(t, path)
         const ended = bot.ask('wait', runId)
-        const results = await Promise.all(cancelAll(runId))
+        const { cancels } = await cancelAll(runId)
+        saveNow(witness)
+        const results = await Promise.all(cancels)
         assertGone(witness)
         assert.equal(witness.count(CLEANED_UP), 1, 'it has cleaned up')
         const exits = results.map(({ outcome, exits }) => ({ outcome, exits: exits.map(inShort) }))
@@ -80,6 +89,8 @@ describe('a run that needs its grace period, and that many callers cancel at onc
       const cancels = bots.flatMap((bot) =>
         Array.from({ length: 8 }, () => bot.ask('cancel', runId, { graceMs: GRACE_MS })),
       )
+      await areAsked(bots)
+      saveNow(witness)
       const results = await Promise.all(cancels)
       const killed = (await Promise.all(reports)).flatMap((report) => {
         assert.deepEqual([report.failed, report.skipped, report.alreadyDead], [[], [], []])

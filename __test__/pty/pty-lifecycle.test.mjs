@@ -57,17 +57,17 @@ describe('of a run with a terminal,', options, () => {
     'noOutputTimeoutMs counts from the last output, which can be an echo',
     notUnderWine(WINE_ECHOES_LINES),
     async (t) => {
-      const terminal = sh(t, 'echo on; exec cat > /dev/null', { noOutputTimeoutMs: 700 })
+      const terminal = sh(t, 'echo on; exec cat > /dev/null', { noOutputTimeoutMs: 2000 })
       await terminal.sees(/on/)
       const from = performance.now()
       for (let keys = 0; keys < 5; keys++) {
-        await new Promise((resolve) => setTimeout(resolve, 250))
+        await new Promise((resolve) => setTimeout(resolve, 500))
         terminal.type('k')
         await terminal.sees(/k/)
       }
       assert.equal(terminal.child.state, 'running')
       const exit = await terminal.child.wait()
-      assert.ok(performance.now() - from >= 5 * 250 + 690)
+      assert.ok(performance.now() - from >= 5 * 500 + 1990)
       assert.deepEqual([exit.reason, exit.noOutputTimedOut], ['no-output-timeout', true])
     },
   )
@@ -77,10 +77,10 @@ describe('of a run with a terminal,', options, () => {
     posixOnly(NO_TTY),
     async (t) => {
       const terminal = sh(t, 'echo on; head -c 3000000 /dev/zero; exec sleep 1000', {
-        noOutputTimeoutMs: 400,
+        noOutputTimeoutMs: 1200,
       })
       terminal.child.stdout.pause()
-      await new Promise((resolve) => setTimeout(resolve, 1500))
+      await new Promise((resolve) => setTimeout(resolve, 3000))
       assert.equal(terminal.child.state, 'running')
       terminal.child.stdout.resume()
       const exit = await terminal.child.wait()
@@ -218,7 +218,7 @@ describe('the death', all, () => {
         await bot.ask('spawn', ...tree.command(witness.path), { pty: true, graceMs: 300 })
         await witness.ready(tree.ready)
         await bot.kill()
-        await witness.gone(3000)
+        await witness.gone(20_000)
       },
     )
   }
@@ -229,7 +229,8 @@ describe('the death', all, () => {
     await bot.ask('spawn', ...shellWithJobs(witness), { pty: true })
     await witness.ready(2)
     await bot.kill()
-    await witness.gone(3000)
+    // Less than the default grace, because no bot is left to benefit from it.
+    await witness.gone(4500)
   })
 
   test(

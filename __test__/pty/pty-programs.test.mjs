@@ -138,7 +138,7 @@ test('python3 works as a REPL', needs('python3'), async (t) => {
   await terminal.sees(/\(True, 42\)/)
   await terminal.sees(/>>> /)
   // It says that it is in the loop: SIGINT that arrives between a prompt and its read can be lost.
-  terminal.type('exec("print(\'in\' \'side\')\\nwhile True: pass")\r')
+  terminal.type("exec(\"print('in' 'side')\\nwhile True: pass\")\r")
   await terminal.sees(/inside/)
   terminal.type(CTRL_C)
   await terminal.sees(/KeyboardInterrupt/)

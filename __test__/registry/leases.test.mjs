@@ -8,6 +8,7 @@ import {
   fileHas,
   freshRegistry,
   keeperOf,
+  killGroup,
   startBot,
   stateOf,
   stopKeeper,
@@ -131,8 +132,8 @@ describe('a stopped bot whose lease has expired', posixOnly(NO_STOPPING, togethe
   )
 
   test('gets an event that its lease was lost', options, async (t) => {
-    // The theft takes a while, so that the owner continues before it is complete.
-    const run = await leasedByStoppedBot(t, { tree: treeNamed('ignores-sigterm'), graceMs: 2500 })
+    // The theft lasts until the test ends the run, so that the owner continues before that.
+    const run = await leasedByStoppedBot(t, { tree: treeNamed('ignores-sigterm'), graceMs: 60_000 })
     const theft = run.next.reapOrphans({ stealFromLive: true })
     await until(() => run.next.list()[0].ownerInstanceId === run.next.instanceId, 'the theft is recorded')
     run.bot.signal('SIGCONT')
@@ -141,6 +142,7 @@ describe('a stopped bot whose lease has expired', posixOnly(NO_STOPPING, togethe
       'a lease event',
     )
     assert.deepEqual([event.kind, event.runIds], ['lost', [run.runId]])
+    killGroup(run.pid)
     assert.deepEqual((await theft).killed, [run.pid])
     assertGone(run.witness)
     assert.deepEqual((await run.bot.ask('wait', run.runId)).survivors, [])
@@ -190,12 +192,13 @@ test('a theft is recorded before the first signal', posixOnly(NO_STOPPING, optio
   // The keeper is stopped, so it cannot pass on a cancel. The reaper's first signal is the one that
   // wakes it.
   await stopKeeper(t, before)
-  const theft = run.next.reapOrphans({ stealFromLive: true, graceMs: 1000 })
+  const theft = run.next.reapOrphans({ stealFromLive: true })
   const claimed = await until(() => {
     const isWoken = stateOf(keeperOf(before)) !== 'T'
     return isWoken && run.next.list()[0]
   }, 'the keeper was woken')
   assert.deepEqual([claimed.ownerInstanceId, claimed.botPid], [run.next.instanceId, process.pid])
+  killGroup(run.pid)
   assert.deepEqual((await theft).killed, [run.pid])
   assertGone(run.witness)
 })

@@ -85,11 +85,12 @@ describe('entries of ended runs', () => {
 
   test('are removed by the keeper of a dead bot', posixOnly(NO_KEEPER, limit), async (t) => {
     const registry = openRegistry(t)
-    const ages = Array.from({ length: AT_MOST }, (_, index) => 60_000 + index)
+    const ages = Array.from({ length: AT_MOST }, (_, index) => 60_000 + index * 1000)
     registry.write(JSON.stringify({ version: 1, entries: ended(await gone(), ages) }))
     const bot = startBot(t, { options: { registryPath: registry.path } })
     const { runId } = await bot.ask('spawn', program('stays'), [openWitness(t).path])
-    await registry.has(runId)
+    // By then its keeper knows the registry.
+    await registry.has(runId, 'running')
     await bot.kill('SIGKILL')
     await registry.has(runId, 'exited')
     assert.equal(exited(registry).length, AT_MOST)
@@ -128,7 +129,7 @@ describe('while another process holds the lock', () => {
       assert.ok(statSync(registry.journal).size > 0)
       holder.kill('SIGKILL')
       await once(holder, 'exit')
-      await until(() => registry.entries().length === 0, 'the file is up to date', 5000)
+      await until(() => registry.entries().length === 0, 'the file is up to date')
       assert.equal(events.length, 1, 'one event for one lock')
     },
   )

@@ -1,6 +1,6 @@
 // A damaged file in a place where no other can be written: its content is set aside once, however
 // often the checkpoint is retried.
-import { mkdirSync, readFileSync, rmdirSync, rmSync, statSync } from 'node:fs'
+import { mkdirSync, readFileSync, renameSync, rmdirSync, statSync } from 'node:fs'
 import { assert, describe, openWitness, program, test } from '../support/prelude.mjs'
 import { openRegistry, until } from '../support/registry.mjs'
 
@@ -24,8 +24,9 @@ describe('a damaged file that cannot be replaced', { concurrency: 3 }, () => {
       const supervisor = registry.supervise().on('event', (event) => events.push(event))
       let witness
       for (const [i, content] of contents.entries()) {
-        if (i > 0) rmSync(registry.path)
-        registry.write(content)
+        // In one step: a retry of the checkpoint must not find an empty file in between.
+        registry.write(content, `${registry.path}.next`)
+        renameSync(`${registry.path}.next`, registry.path)
         witness ??= await start(t, supervisor)
         const before = count('unwritable')
         await until(() => registry.setAside().length === i + 1, 'the file is set aside')

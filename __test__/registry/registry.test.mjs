@@ -162,7 +162,9 @@ describe('the entry of a run', () => {
     const { spawnOwned, list } = registry.supervise({ leaseMs: 3000 })
     const run = spawnOwned(program('stays'), [witness.path], { stdio: 'ignore' })
     const [{ leaseExpiresAtMs, startedAt }] = list()
-    assert.equal(leaseExpiresAtMs, startedAt + 3000)
+    // The bot reads the clock once for each.
+    const leaseMs = leaseExpiresAtMs - startedAt
+    assert.ok(leaseMs >= 3000 && leaseMs < 4000, `${leaseMs} ms`)
     await registry.has(run.runId)
     const renewed = () => registry.entry(run.runId).leaseExpiresAtMs >= leaseExpiresAtMs + 900
     await until(renewed, 'the lease is renewed')

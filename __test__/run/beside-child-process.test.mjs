@@ -37,14 +37,22 @@ function resources() {
   }
   const threads = readdirSync('/proc/self/task')
   const children = threads.flatMap((thread) =>
-    readFileSync(`/proc/self/task/${thread}/children`, 'utf8').split(' ').filter(Boolean),
+    textOf(`/proc/self/task/${thread}/children`).split(' ').filter(Boolean),
   )
   return {
     descriptors: readdirSync('/proc/self/fd').length,
     // Bun and Deno start more threads of their own under load.
     threads: isNode ? threads.length : 0,
-    children: children.filter((pid) => !readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('zygote'))
-      .length,
+    children: children.filter((pid) => !textOf(`/proc/${pid}/cmdline`).includes('zygote')).length,
+  }
+}
+
+/** The text of a file in /proc. Empty if its thread or process has ended since it was listed. */
+function textOf(path) {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch {
+    return ''
   }
 }
 
@@ -60,7 +68,7 @@ const SLACK = isNode ? 0 : 3
  */
 async function settled(before) {
   const more = () => Object.entries(resources()).filter(([name, count]) => count > before[name] + SLACK)
-  for (let round = 0; round < 100 && more().length > 0; round++) await delay(20)
+  for (let round = 0; round < 1500 && more().length > 0; round++) await delay(20)
   assert.deepEqual(more(), [], `more than before: ${JSON.stringify(before)}`)
 }
 

@@ -240,6 +240,9 @@ describe('the event output', together, () => {
 })
 
 describe('diagnostics_channel', () => {
+  /** What is published about these runs. A run of an earlier test can still end meanwhile. */
+  const about = (published, runIds) => published.filter(([, { runId }]) => runIds.includes(runId))
+
   /** Collects what is published while the test runs. */
   function subscribe(t, ...names) {
     const published = []
@@ -261,11 +264,15 @@ describe('diagnostics_channel', () => {
     }
     const emitted = both.flatMap(({ events }) => events)
     assert.equal(emitted.length, 8)
+    const ours = about(
+      published,
+      emitted.map(({ runId }) => runId),
+    )
     assert.deepEqual(
-      published.map(([channel]) => channel),
+      ours.map(([channel]) => channel),
       emitted.map(({ type }) => `spawn-owned:${type}`),
     )
-    for (const [index, [, event]] of published.entries()) assert.equal(event, emitted[index])
+    for (const [index, [, event]] of ours.entries()) assert.equal(event, emitted[index])
   })
 
   test('publishes events also if the supervisor has no listener', options, async (t) => {
@@ -274,7 +281,7 @@ describe('diagnostics_channel', () => {
     here.removeAllListeners('event')
     const exit = await here.spawnOwned('true').wait()
     assert.deepEqual(
-      published.map(([, event]) => event.exit),
+      about(published, [exit.runId]).map(([, event]) => event.exit),
       [exit],
     )
   })

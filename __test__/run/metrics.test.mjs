@@ -79,7 +79,7 @@ test('the counters match the runs', posixOnly(NO_KEEPER, options), async (t) => 
     sh('read _').cancel({ reason: 'shutdown' }),
     sh('read _', { timeoutMs: 500 }).wait(),
     sh('read _', { timeout: 500 }).wait(),
-    sh('trap "" TERM; while :; do sleep 1; done', { noOutputTimeoutMs: 1000, ...ignoresSigterm }).wait(),
+    sh('trap "" TERM; while :; do sleep 1; done', { noOutputTimeoutMs: 3000, ...ignoresSigterm }).wait(),
   ]
   for (const command of ['/nonexistent/command', '/']) {
     exits.push(

@@ -368,7 +368,7 @@ describe('a worker thread', () => {
     const worker = start(program('half-setsid'), witness.path)
     await witness.ready(33)
     await worker.terminate()
-    await witness.gone(5000)
+    await witness.gone(20_000)
     assert.equal((await spawnOwned('true').wait()).reason, 'exit', 'other runs still work')
   })
 })

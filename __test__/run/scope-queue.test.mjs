@@ -161,8 +161,8 @@ describe('a run that waits for its scope', together, () => {
   })
 
   test('does not use up its deadlines, and its deadline can be extended', options, async (t) => {
-    const { here, witness } = await earlier(t)
-    const deadlines = { timeoutMs: 300, noOutputTimeoutMs: 300 }
+    const deadlines = { timeoutMs: 2000, noOutputTimeoutMs: 2000 }
+    const { here, witness } = await earlier(t, { graceMs: 2500 })
     const short = here.spawnOwned('cat', { ...replacing, ...deadlines })
     short.stdin.end()
     assert.equal((await short.wait()).reason, 'exit')

@@ -113,7 +113,7 @@ describe('on a signal', posixOnly(NO_SIGNALS, together), () => {
   test('the default action remains for a signal without a handler', options, async (t) => {
     const { bot: it, witness } = await bot(t, { handlers: { signals: ['SIGUSR2', 'SIGHUP'] } })
     assert.equal(await it.kill('SIGTERM'), 'SIGTERM')
-    await witness.gone(5000)
+    await witness.gone(20_000)
     const chosen = await bot(t, { handlers: { signals: ['SIGUSR2', 'SIGHUP'] } })
     assert.equal(await chosen.bot.kill('SIGUSR2'), 128 + 12)
     assertGone(chosen.witness)
@@ -163,7 +163,7 @@ describe('signal handlers', together, () => {
     await until(() => textOf(noted) === 'SIGHUP', "the bot's own handler still runs")
     assertAlive(witness)
     assert.equal(await it.kill('SIGTERM'), 'SIGTERM')
-    await witness.gone(5000)
+    await witness.gone(20_000)
   })
 
   test(

@@ -123,13 +123,14 @@ test('data at the former descriptor of a sent stream is not output of a waiting 
   const unreadAt = await unreadConnections(t)
   const scope = { scopeKey: 'one', replaceExistingScope: true }
   const stubborn = 'trap "" TERM; echo ready; while :; do sleep 1; done'
-  const first = spawnOwned('sh', ['-c', stubborn], { ...scope, graceMs: 1500 })
+  const first = spawnOwned('sh', ['-c', stubborn], { ...scope, graceMs: 1e8 })
   await once(first.stdout, 'data')
   const second = spawnOwned('sleep', ['600'], { ...scope, graceMs: 500, noOutputTimeoutMs: 300 })
   const { stdout, stderr } = second
   stderr.resume()
   await unreadAt(await sendAway(worker, stdout))
   assert.equal(second.state, 'starting', 'the run waits for its scope')
+  first.kill('SIGKILL')
   // If the run took the connection for its stdout, the unread data would count as output, and the
   // idle timeout would not expire.
   const late = new Promise((resolve) => setTimeout(resolve, 15_000, { reason: 'none in 15 s' }).unref())

@@ -344,8 +344,9 @@ describe('NODE_DEBUG=spawn-owned', () => {
   test('writes the events of runs to stderr', { ...options, skip: isWindows && NO_USERS }, async (t) => {
     const bot = await startBot(t, freshRegistry(), { env: { NODE_DEBUG: 'spawn-owned' } })
     await startAndCancel(t, bot, { runId: 'turn-8' })
-    await bot.kill()
-    const steps = [...bot.complaint.matchAll(/^SPAWN-OWNED \d+: run=turn-8 (\S+)/gm)].map(([, step]) => step)
-    assert.deepEqual(steps, ['spawn', 'started', 'exiting', 'exited:'])
+    const steps = () =>
+      [...bot.complaint.matchAll(/^SPAWN-OWNED \d+: run=turn-8 (\S+)/gm)].map(([, step]) => step)
+    await until(() => steps().includes('exited:'), 'its stderr has arrived')
+    assert.deepEqual(steps(), ['spawn', 'started', 'exiting', 'exited:'])
   })
 })
