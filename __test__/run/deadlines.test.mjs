@@ -25,7 +25,6 @@ import {
   SILENCE_MS,
   silent,
   standing,
-  talking,
 } from '../support/deadlines.mjs'
 import { assert, describe, openWitness, options, program, test } from '../support/prelude.mjs'
 import {
