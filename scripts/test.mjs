@@ -32,6 +32,7 @@ const LONGEST = [
     'hook',
     'cancel-from-other-process',
     'fuzz-cli',
+    'cli-usage',
     'child_process',
     'mcp',
     'leases',

@@ -17,6 +17,7 @@ import { tree } from './cli/commands/tree.js'
 import { watch } from './cli/commands/watch.js'
 import { type Context, type Outcome, paintFor, widthFor } from './cli/context.js'
 import { helpOf, manPage, overview } from './cli/help.js'
+import { withFlags } from './cli/library-errors.js'
 import { parse, type Request, UsageError } from './cli/parse.js'
 import { NothingFound } from './cli/run-display.js'
 import { printable } from './cli/text.js'
@@ -49,16 +50,28 @@ async function main(argv: readonly string[]): Promise<Outcome> {
   const paint = paintFor(process.env, process.stdout.isTTY)
   const width = Math.min(READABLE, widthFor(process.stdout, process.env))
   const [first, second] = argv
-  if (first === '--version' || first === '-V') return printed([version])
-  if (first === undefined || first === '--help' || first === '-h' || first === 'help') {
-    if (second === undefined) return printed(overview(paint, width), first === undefined ? MISUNDERSTOOD : 0)
-    return main([second, '--help'])
+  if (first === undefined) {
+    process.stderr.write(`${overview(paintFor(process.env, process.stderr.isTTY), width).join('\n')}\n`)
+    return MISUNDERSTOOD
+  }
+  if (first === '--version' || first === '-V') {
+    refuseMore(argv, 1)
+    return printed([version])
+  }
+  if (first === '--help' || first === '-h' || first === 'help') {
+    refuseMore(argv, 2)
+    return second === undefined ? printed(overview(paint, width)) : main([second, '--help'])
   }
   // For the build.
   if (first === '--man-page') return printed(manPage(version))
   const request = parse(argv)
   if (request.flag('help')) return printed(helpOf(request.command, paint, width))
   return (HANDLERS[request.command.name] as Handler)(contextOf(request))
+}
+
+/** Throws if more arguments are given. */
+function refuseMore(argv: readonly string[], most: number): void {
+  if (argv.length > most) throw new UsageError(`unexpected argument "${argv[most]}"`)
 }
 
 /** The part of the registry that could not be read. */
@@ -81,7 +94,7 @@ function printWarnings(supervisor: Public.Supervisor, command: string, say: Cont
   supervisor.on('event', (event) => {
     if (event.type !== 'registry') return
     const { kind, message, path } = event
-    const warn = () => say(`spawn-owned: warning: ${message}`)
+    const warn = () => say(`spawn-owned: warning: ${withFlags(message)}`)
     if (kind === 'unreadable' || kind === 'corrupt') problem ??= { kind, message, path }
     if (command === 'top') process.once('exit', warn)
     else warn()
@@ -123,7 +136,8 @@ function contextOf(request: Request): Context {
 }
 
 function explain(error: unknown): Outcome {
-  const { message, code } = error as NodeJS.ErrnoException
+  const { code } = error as NodeJS.ErrnoException
+  const message = withFlags((error as Error).message)
   const [where, outcome] =
     error instanceof UsageError
       ? [` Try "spawn-owned ${error.command ? `${error.command} ` : ''}--help".`, MISUNDERSTOOD]

@@ -1,6 +1,6 @@
 // Generates help, completions and the man page from the specification. Pure.
 
-import { COMMANDS, COMMON, type Command, EXIT_CODES, type Option } from './command-spec.js'
+import { COMMANDS, COMMON, type Command, EXIT_CODES, type Option, optionsOf } from './command-spec.js'
 import { definitions, type Paint, wrapped } from './text.js'
 
 const ABOUT = 'Process ownership for agent bots: list runs, terminate whole trees, clean up after crashes.'
@@ -33,7 +33,7 @@ function usageLines(usage: string, paint: Paint, width: number): string[] {
 }
 
 export function helpOf(command: Command, paint: Paint, width: number): string[] {
-  const options = [...command.options, ...COMMON].map((option) => [flagsOf(option), option.help] as const)
+  const options = optionsOf(command).map((option) => [flagsOf(option), option.help] as const)
   return [
     ...usageLines(`spawn-owned ${command.name} ${command.usage}`.trimEnd(), paint, width),
     '',
@@ -53,7 +53,7 @@ export function helpOf(command: Command, paint: Paint, width: number): string[] 
 export const SHELLS = { bash, zsh, fish }
 
 const names = COMMANDS.map(({ name }) => name).join(' ')
-const flags = ({ options }: Command) => [...options, ...COMMON].map(({ name }) => `--${name}`)
+const flags = (command: Command) => optionsOf(command).map(({ name }) => `--${name}`)
 /** Whether a command takes a run. Its completion then lists the runs with `ps`. */
 const takesRun = ({ usage }: Command) => usage.startsWith('RUN') || usage.startsWith('[RUN]')
 
@@ -84,7 +84,7 @@ const quoted = (text: string) => `'${text.replaceAll("'", "'\\''")}'`
 
 function zsh(): string[] {
   const specs = (command: Command) =>
-    [...command.options, ...COMMON]
+    optionsOf(command)
       .map(({ name, value, help }) =>
         quoted(`--${name}[${help.replace(/[[\]:]/g, '')}]${value ? `:${value}:` : ''}`),
       )
@@ -109,7 +109,7 @@ function fish(): string[] {
     '# fish completion for spawn-owned',
     `complete -c spawn-owned -n __fish_use_subcommand -f -a '${names}'`,
     ...COMMANDS.flatMap((command) =>
-      [...command.options, ...COMMON].map(({ name, short, value, help }) =>
+      optionsOf(command).map(({ name, short, value, help }) =>
         [
           `complete -c spawn-owned -n '${at(command.name)}' -l ${name}`,
           short ? `-s ${short}` : '',
