@@ -1,5 +1,6 @@
 // `spawn-owned`: the command line. Each command is a file in cli/commands/.
 
+import { join } from 'node:path'
 import type * as Public from '../index.js'
 import { version } from '../package.json'
 import { cancel } from './cli/commands/cancel.js'
@@ -16,7 +17,7 @@ import { top } from './cli/commands/top.js'
 import { tree } from './cli/commands/tree.js'
 import { watch } from './cli/commands/watch.js'
 import { type Context, type Outcome, paintFor, widthFor } from './cli/context.js'
-import { helpOf, manPage, overview } from './cli/help.js'
+import { type HelpStyle, helpOf, overview } from './cli/help.js'
 import { withFlags } from './cli/library-errors.js'
 import { parse, type Request, UsageError } from './cli/parse.js'
 import { NothingFound } from './cli/run-display.js'
@@ -47,11 +48,10 @@ const [FAILED, MISUNDERSTOOD, NOTHING_FOUND, UNREADABLE] = [1, 2, 3, 4]
 const READABLE = 100
 
 async function main(argv: readonly string[]): Promise<Outcome> {
-  const paint = paintFor(process.env, process.stdout.isTTY)
-  const width = Math.min(READABLE, widthFor(process.stdout, process.env))
+  const style = styleFor(process.stdout)
   const [first, second] = argv
   if (first === undefined) {
-    process.stderr.write(`${overview(paintFor(process.env, process.stderr.isTTY), width).join('\n')}\n`)
+    process.stderr.write(`${overview(styleFor(process.stderr)).join('\n')}\n`)
     return MISUNDERSTOOD
   }
   if (first === '--version' || first === '-V') {
@@ -60,13 +60,20 @@ async function main(argv: readonly string[]): Promise<Outcome> {
   }
   if (first === '--help' || first === '-h' || first === 'help') {
     refuseMore(argv, 2)
-    return second === undefined ? printed(overview(paint, width)) : main([second, '--help'])
+    return second === undefined ? printed(overview(style)) : main([second, '--help'])
   }
-  // For the build.
-  if (first === '--man-page') return printed(manPage(version))
   const request = parse(argv)
-  if (request.flag('help')) return printed(helpOf(request.command, paint, width))
+  if (request.flag('help')) return printed(helpOf(request.command, style))
   return (HANDLERS[request.command.name] as Handler)(contextOf(request))
+}
+
+function styleFor(stream: NodeJS.WriteStream): HelpStyle {
+  const page = join(__dirname, 'spawn-owned.1')
+  return {
+    paint: paintFor(process.env, stream.isTTY),
+    width: Math.min(READABLE, widthFor(stream, process.env)),
+    manual: process.platform === 'win32' ? page : `man ${page}`,
+  }
 }
 
 /** Throws if more arguments are given. */

@@ -32,7 +32,7 @@ export interface Command {
   readonly requires?: readonly (readonly [option: string, needed: string])[]
   /** At least one of these must be given. */
   readonly oneOf?: readonly string[]
-  /** What `--json` prints. A command without it has no `--json`. json-fields.ts explains the names. */
+  /** What `--json` prints. A command without it has no `--json`. man-page.ts explains the names. */
   readonly json?: string
   readonly examples: readonly string[]
 }
@@ -92,7 +92,7 @@ const pattern: Option = {
 }
 
 const CANCELLED = '{dryRun, results: [CancelResult]}; with --dry-run {dryRun, runs: [RUN]}'
-const RUN = 'RUN is a run id, or the start of one if no other id starts with it.'
+const RUN = 'RUN is a run id, or its first characters if no other id starts with them.'
 const ONE_SELECTION = (['--session', '--scope', '--label'] as const).map((other) => ['RUN', other] as const)
 /** The options of `kill --orphans`. */
 const ORPHANS_ONLY = ['--orphans', '--force', '--older-than', '--pattern', '--project'] as const
@@ -103,11 +103,11 @@ export const COMMANDS: readonly Command[] = [
     usage: '[-a] [--session ID] [--scope KEY] [--label K=V]',
     summary: 'List the live runs of all bots in the registry',
     about: [
-      'CPU is the CPU time of the live processes of a run, MEM their resident memory. OWNER is the PID of the bot.',
+      'CPU is the CPU time of the live processes of a run, MEM their resident memory. OWNER is the PID of the bot. If the bot is dead, STATE is kept (the run may outlive its bot) or orphaned.',
       'CONTAINMENT is what finds every process of a run: keeper (a helper process that adopts them), cgroup (a control group of Linux), job (a Job Object of Windows); group or process for a process that a bot registered. A narrow terminal shows fewer columns; --json has all.',
     ],
     options: [
-      { name: 'all', short: 'a', help: 'List ended runs too, and how they ended.' },
+      { name: 'all', short: 'a', help: 'Also list ended runs, and how they ended.' },
       session,
       scope,
       label,
@@ -119,8 +119,11 @@ export const COMMANDS: readonly Command[] = [
   {
     name: 'tree',
     usage: '[RUN]',
-    summary: 'Show the process tree of each run, with processes that left its session',
-    about: [RUN],
+    summary: 'Show the process tree of each run',
+    about: [
+      RUN,
+      '"left the session" marks a process that called setsid. It still belongs to the run, and ends with it.',
+    ],
     options: [session, scope, label],
     words: [0, 1],
     conflicts: ONE_SELECTION,
@@ -203,7 +206,7 @@ export const COMMANDS: readonly Command[] = [
     summary: 'Terminate runs with all processes that they started',
     about: [
       RUN,
-      'It first prints which runs it terminates, with the PID of their bot. It exits when no process of them is left. A selection that matches no run is an error (exit status 3).',
+      'The command first prints the runs that it terminates, with the PID of their bot. It exits when no process of these runs is left. A selection that matches no run is an error (exit status 3).',
     ],
     options: [session, scope, label, grace, signal, dryRun],
     words: [0, 1],
@@ -216,7 +219,7 @@ export const COMMANDS: readonly Command[] = [
     name: 'stop',
     usage: 'RUN',
     summary: 'Terminate a run: SIGTERM, then SIGKILL after its grace',
-    about: [RUN, 'The same as "cancel RUN". It exits when no process of the run is left.'],
+    about: [RUN, 'The same as "cancel RUN". The command exits when no process of the run is left.'],
     options: [grace, signal, dryRun],
     words: [1, 1],
     json: CANCELLED,
@@ -225,9 +228,10 @@ export const COMMANDS: readonly Command[] = [
   {
     name: 'reap',
     usage: '[--dry-run]',
-    summary: 'Terminate the runs of bots that are gone, as reapOrphans() does',
+    summary: 'Terminate orphans: the runs of bots that are gone',
     about: [
-      'It terminates only runs in the registry, and only processes that are proven to be the recorded ones.',
+      'Only runs in the registry are terminated, and only processes that are proven to be the recorded ones.',
+      'STATUS is confirmed (the recorded process is alive, and its bot is gone), gone (it has ended), PID reused (another process has its PID now) or skipped (it cannot be identified). A run that is gone loses its entry in the registry.',
     ],
     options: [dryRun, grace],
     words: [0, 0],
@@ -244,7 +248,7 @@ export const COMMANDS: readonly Command[] = [
       'A suspect is a process that is not in the registry, has the name of an agent, and runs in the project or descends from a bot. It is only reported, unless --force is given.',
     ],
     options: [
-      { name: 'orphans', help: 'Terminate orphans. Cannot be combined with a RUN.' },
+      { name: 'orphans', help: 'Terminate orphans, and list suspects.' },
       dryRun,
       { name: 'force', help: 'Terminate suspects too.' },
       { name: 'older-than', value: 'DURATION', most: LONGEST, help: 'Skip younger processes.' },
@@ -258,7 +262,7 @@ export const COMMANDS: readonly Command[] = [
       ['RUN', '--grace', '"kill RUN" sends SIGKILL at once. Use "stop RUN"'],
     ],
     oneOf: ['RUN', '--orphans'],
-    json: `with --orphans {dryRun, …OrphanReport}; with a RUN ${CANCELLED}`,
+    json: 'with --orphans {dryRun, …OrphanReport}; with a RUN the same as "stop"',
     examples: [
       'spawn-owned kill 3f2a',
       'spawn-owned kill --orphans --dry-run',
@@ -268,9 +272,10 @@ export const COMMANDS: readonly Command[] = [
   {
     name: 'watch',
     usage: '[--interval DURATION] [--max-age DURATION] [--auto-kill]',
-    summary: 'Search for orphans until Ctrl-C',
+    summary: 'Report orphans as they appear, until Ctrl-C',
     about: [
-      'The death of a bot starts a search at once; the interval finds the other cases. Suspects are never terminated.',
+      'Prints each run whose bot is gone, and each suspect (see "kill"). With --auto-kill it terminates the runs; it never terminates suspects.',
+      'The death of a bot starts a search at once. The searches at intervals find the other cases.',
     ],
     options: [
       {
@@ -299,8 +304,9 @@ export const COMMANDS: readonly Command[] = [
     usage: '[OPTIONS] -- COMMAND [ARGUMENT…]',
     summary: 'Run a command as an owned run, from any shell or language',
     about: [
-      'It exits when the whole tree is gone, with the exit status of the command (128 + n after signal n). Ctrl-C terminates the tree, a second Ctrl-C kills it.',
-      'At a terminal, the command gets its own terminal, unless --no-pty or --keep is given. Otherwise it inherits stdin, stdout and stderr. With --no-output-timeout it then writes to pipes, and spawn-owned copies its output to stdout and stderr.',
+      'spawn-owned exits when no process of the command is left, with the exit status of the command (128 + n after signal n).',
+      'At a terminal, the command gets its own terminal, and receives Ctrl-C itself.',
+      'Without a terminal, or with --no-pty or --keep, it inherits stdin, stdout and stderr. Ctrl-C then terminates all of its processes, and a second Ctrl-C kills them. With --no-output-timeout it writes to pipes instead, and spawn-owned copies its output to stdout and stderr.',
     ],
     options: [
       {
@@ -362,10 +368,12 @@ export const COMMANDS: readonly Command[] = [
     name: 'doctor',
     usage: '',
     summary: 'Check this system and the registry',
-    about: ['It starts one command as a trial, in a temporary registry.'],
+    about: [
+      'Prints what it finds, why that matters, and what to do: ok, -- (this system lacks an optional feature), !! (a warning), XX (runs cannot start). It starts one command as a trial, in a temporary registry.',
+    ],
     options: [],
     words: [0, 0],
-    json: '{ok, checks: [{name, status, detail}]}; status is ok, missing, warning or failed',
+    json: '{ok, checks: [{name, status, detail, advice}]}; status is ok, missing, warning or failed',
     examples: ['spawn-owned doctor', 'spawn-owned doctor --json'],
   },
   {
@@ -377,16 +385,4 @@ export const COMMANDS: readonly Command[] = [
     words: [1, 1],
     examples: ['spawn-owned completion bash > /etc/bash_completion.d/spawn-owned'],
   },
-]
-
-export const EXIT_CODES: readonly (readonly [code: string, meaning: string])[] = [
-  ['0', 'Success. run: the command exited with 0.'],
-  ['1', 'An operation failed. For example, a process could not be terminated.'],
-  ['2', 'The command line is invalid. Nothing was touched.'],
-  ['3', 'No run matches the selection.'],
-  ['4', 'The command could not read all of the registry. More runs may exist.'],
-  ['124', 'run: a deadline ended the command.'],
-  ['125', 'run: the command could not be owned, and was not started.'],
-  ['126, 127', 'run: the command could not be executed (126) or was not found (127).'],
-  ['128 + n', 'run: signal n ended the command. 130 after Ctrl-C.'],
 ]

@@ -130,3 +130,7 @@ function ownerOf({ record, owner }: SurveyedRun): string {
   if (owner === 'dead') return `${pid} dead`
   return owner === 'unknown' ? `${pid} ?` : pid
 }
+
+/** Returns what to print if there are no runs. */
+export const noRuns = (registryPath: string) =>
+  `No runs in ${registryPath}. If your bot uses another registry, pass --registry PATH.`

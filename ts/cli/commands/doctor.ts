@@ -200,9 +200,8 @@ async function registry({ supervisor }: Context): Promise<Check[]> {
   }
   const orphans = (await supervisor.survey().catch(() => [])).filter(({ owner }) => owner === 'dead')
   if (orphans.length > 0) {
-    const detail = `${counted(orphans.length, 'run')} in the registry: the bot is gone.`
-    const advice =
-      '"spawn-owned reap --dry-run" shows what would be done, "spawn-owned reap" terminates them.'
+    const detail = `${counted(orphans.length, 'run')} in the registry without a living bot.`
+    const advice = '"spawn-owned reap --dry-run" shows what can be done, "spawn-owned reap" does it.'
     checks.push({ name: 'orphans', status: 'warning', detail, advice })
   }
   return checks

@@ -25,7 +25,8 @@ export async function events(context: Context): Promise<Outcome> {
   const past = all.slice(Math.max(0, all.length - (request.number('lines') ?? DEFAULT_LINES)))
   for (const line of past) printLine(context, line)
   if (!request.flag('follow')) {
-    if (past.length === 0 && !context.json) context.say(`No decisions about orphans in ${current}.`)
+    if (past.length === 0 && !context.json)
+      context.say(`No decisions about orphans in ${current}. "spawn-owned ps -a" lists ended runs.`)
     return 0
   }
   await follow(context, tail)
