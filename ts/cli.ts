@@ -44,6 +44,7 @@ const HANDLERS: Readonly<Record<string, Handler>> = {
 }
 
 const [FAILED, MISUNDERSTOOD, NOTHING_FOUND, UNREADABLE] = [1, 2, 3, 4]
+const HELP: ReadonlySet<string> = new Set(['help', '--help', '-h'])
 /** The longest line of help. */
 const READABLE = 100
 
@@ -58,9 +59,10 @@ async function main(argv: readonly string[]): Promise<Outcome> {
     refuseMore(argv, 1)
     return printed([version])
   }
-  if (first === '--help' || first === '-h' || first === 'help') {
+  if (HELP.has(first)) {
     refuseMore(argv, 2)
-    return second === undefined ? printed(overview(style)) : main([second, '--help'])
+    if (second === undefined || HELP.has(second)) return printed(overview(style))
+    return printed(helpOf(parse([second, '--help']).command, style))
   }
   const request = parse(argv)
   if (request.flag('help')) return printed(helpOf(request.command, style))

@@ -82,7 +82,8 @@ test('help wraps its texts at every width', () => {
     const pages = [overview(style), ...COMMANDS.map((command) => helpOf(command, style))]
     for (const line of pages.flat()) {
       // Examples and paths are printed as they are, to be copied.
-      if (!/^ {2}spawn-owned |^ {2}\/|^Manual: /.test(line)) assert.ok(widthOf(line) <= width, `${width}: ${line}`)
+      if (!/^ {2}spawn-owned |^ {2}\/|^Manual: /.test(line))
+        assert.ok(widthOf(line) <= width, `${width}: ${line}`)
     }
   }
 })

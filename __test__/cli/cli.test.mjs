@@ -54,6 +54,17 @@ describe('help', options, () => {
     assert.equal((await so('unused', ['--version'])).stdout, `${version}\n`)
   })
 
+  test('is the same for help, --help and -h, also twice', async () => {
+    const overview = (await so('unused', ['--help'])).stdout
+    const words = ['help', '--help', '-h']
+    for (const args of [...words.map((word) => [word]), ...words.map((word) => ['help', word])]) {
+      const { code, stdout } = await so('unused', args)
+      assert.deepEqual([code, stdout], [0, overview], args.join(' '))
+    }
+    const [one, other] = await Promise.all([so('unused', ['help', 'ps']), so('unused', ['ps', '--help'])])
+    assert.equal(one.stdout, other.stdout)
+  })
+
   test('is printed on stderr when no command is given', async () => {
     const { code, stdout, stderr } = await so('unused', [])
     assert.deepEqual([code, stdout], [2, ''])
@@ -143,6 +154,8 @@ describe('ps', options, () => {
     const { code, stdout, stderr } = await so(freshRegistry(), ['ps'])
     assert.deepEqual([code, stdout], [0, ''])
     assert.match(stderr, /^No runs in /)
+    const filtered = await so(freshRegistry(), ['ps', '--session', 's', '--label', 'a=b'])
+    assert.match(filtered.stderr, /^No run in .+ matches --session s --label a=b\.$/m)
   })
 
   test('prints no control characters of a session id', async (t) => {

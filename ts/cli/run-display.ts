@@ -131,6 +131,9 @@ function ownerOf({ record, owner }: SurveyedRun): string {
   return owner === 'unknown' ? `${pid} ?` : pid
 }
 
-/** Returns what to print if there are no runs. */
-export const noRuns = (registryPath: string) =>
-  `No runs in ${registryPath}. If your bot uses another registry, pass --registry PATH.`
+/** Returns what to print if no run was found. */
+export function noRuns(request: Request, registryPath: string): string {
+  const filter = describeFilter(request)
+  if (filter) return `No run in ${registryPath} matches ${filter}.`
+  return `No runs in ${registryPath}. If your bot uses another registry, pass --registry PATH.`
+}

@@ -17,7 +17,8 @@ export async function ps(context: Context): Promise<Outcome> {
     return 0
   }
   if (runs.length === 0) {
-    if (!context.problem.registryProblem) context.say(noRuns(context.supervisor.registryPath))
+    if (!context.problem.registryProblem)
+      context.say(noRuns(context.request, context.supervisor.registryPath))
     return 0
   }
   context.print(...liveTable(context, runs, shortIds(runs.map(({ record }) => record.runId))))

@@ -11,7 +11,7 @@ export async function tree(context: Context): Promise<Outcome> {
   const runs = name === undefined ? all : [named(all, name)]
   if (context.json) context.printJson({ runs: runs.map(asJson), ...context.problem })
   else if (runs.length > 0) context.print(...runs.flatMap((run) => treeOf(run, context.paint, context.width)))
-  else if (!context.problem.registryProblem) context.say(noRuns(supervisor.registryPath))
+  else if (!context.problem.registryProblem) context.say(noRuns(request, supervisor.registryPath))
   return 0
 }
 
