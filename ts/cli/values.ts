@@ -13,7 +13,7 @@ interface Kind {
   /** Completes the sentence "--option must be …". */
   readonly rule: string
   /** Returns undefined for an invalid value. */
-  read(text: string, option: Option): string | number | undefined
+  read(text: string): string | number | undefined
   /** Formats a limit of the option. */
   format?(value: number): string
 }
@@ -48,7 +48,7 @@ const KINDS: Readonly<Record<string, Kind>> = {
 export function readValue(option: Option, text: string, wrong: (message: string) => Error): string | number {
   const kind = KINDS[option.kind ?? option.value ?? '']
   if (!kind) return text
-  const value = kind.read(text, option)
+  const value = kind.read(text)
   const got = `got "${text}"`
   if (value === undefined) throw wrong(`--${option.name} must be ${kind.rule}, ${got}`)
   if (typeof value !== 'number' || !kind.format) return value
