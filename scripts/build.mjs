@@ -7,6 +7,7 @@ import {
   existsSync,
   mkdirSync,
   readdirSync,
+  readFileSync,
   renameSync,
   rmSync,
   writeFileSync,
@@ -14,7 +15,7 @@ import {
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { generateTypeDef } from '@napi-rs/cli'
-import { bundle, bundles } from './bundles.mjs'
+import { bundle, bundles, evaluate } from './bundles.mjs'
 import { writeEsmDeclarations, writeEsmEntries } from './esm-entries.mjs'
 import { buildExamples } from './examples.mjs'
 import { bin, isMacos, isWindows, root, run } from './tools.mjs'
@@ -125,17 +126,15 @@ async function buildTypeScript() {
   writeEsmEntries(createRequire(import.meta.url), join(root, 'dist'))
   writeEsmDeclarations(join(root, 'types'))
   await buildExamples()
-  finishCommandLine()
+  await finishCommandLine()
 }
 
-/**
- * Makes the command line executable, and writes its man page, which has the same text as its help.
- */
-function finishCommandLine() {
-  const program = join(root, 'dist', 'cli.js')
-  chmodSync(program, 0o755)
-  const { stdout } = spawnSync(process.execPath, [program, '--man-page'], { encoding: 'utf8' })
-  writeFileSync(join(root, 'dist', 'spawn-owned.1'), stdout)
+/** Makes the command line executable, and writes its man page, which has the same text as its help. */
+async function finishCommandLine() {
+  chmodSync(join(root, 'dist', 'cli.js'), 0o755)
+  const { manPage } = await evaluate(join('cli', 'man-page'))
+  const { version } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
+  writeFileSync(join(root, 'dist', 'spawn-owned.1'), `${manPage(version).join('\n')}\n`)
 }
 
 function hostTriple() {

@@ -3,6 +3,7 @@
 // Each entry point becomes one file: loading a dozen files takes half as long again. The entry
 // points share the implementation of `index`.
 import { mkdirSync, writeFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
 import { basename, dirname, join } from 'node:path'
 import { build, transform } from 'esbuild'
 import { root } from './tools.mjs'
@@ -58,19 +59,35 @@ export async function bundle(name, outdir, more = {}) {
   if (options.sourcemap) return void (await build(options))
   const { outputFiles } = await build({ ...options, write: false })
   mkdirSync(outdir, { recursive: true })
-  for (const { path, text } of outputFiles) writeFileSync(path, await withoutComments(text))
+  for (const { path, text } of outputFiles) writeFileSync(path, await compacted(text))
+}
+
+/** Returns the exports of one file of ts/, for the build. It must not need the native part. */
+export async function evaluate(name) {
+  const { outputFiles } = await build({ ...common, entryPoints: [join(folder, `${name}.ts`)], write: false })
+  const module = { exports: {} }
+  new Function('module', 'exports', 'require', outputFiles[0].text)(
+    module,
+    module.exports,
+    createRequire(import.meta.url),
+  )
+  return module.exports
 }
 
 /**
- * Removes the comments that stand on their own lines, a tenth of the installed JavaScript.
+ * Removes the comments that stand on their own lines, and indents with tabs: a sixth of the installed
+ * JavaScript.
  *
- * Lines of a string can look like a comment. So the result must be the same code.
+ * Lines of a string can look like a comment or an indent. So the result must be the same code.
  */
-async function withoutComments(code) {
-  const stripped = code.replace(/^[ \t]*(?:\/\/.*|\/\*(?:[^*]|\*(?!\/))*\*\/[ \t]*)\n/gm, '')
-  const [before, after] = await Promise.all([code, stripped].map(withoutSpace))
-  if (before !== after) throw new Error('the bundle has a string with a line that looks like a comment')
-  return stripped
+async function compacted(code) {
+  const shorter = code
+    .replace(/^[ \t]*(?:\/\/.*|\/\*(?:[^*]|\*(?!\/))*\*\/[ \t]*)\n/gm, '')
+    .replace(/^(?: {2})+/gm, (spaces) => '\t'.repeat(spaces.length / 2))
+  const [before, after] = await Promise.all([code, shorter].map(withoutSpace))
+  if (before !== after)
+    throw new Error('the bundle has a string with a line that looks like a comment or an indent')
+  return shorter
 }
 
 /** esbuild removes white space and comments together. */

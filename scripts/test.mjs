@@ -33,6 +33,7 @@ const LONGEST = [
     'hook',
     'cancel-from-other-process',
     'fuzz-cli',
+    'cli-usage',
     'child_process',
     'mcp',
     'leases',

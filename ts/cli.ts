@@ -1,5 +1,6 @@
 // `spawn-owned`: the command line. Each command is a file in cli/commands/.
 
+import { join } from 'node:path'
 import type * as Public from '../index.js'
 import { version } from '../package.json'
 import { cancel } from './cli/commands/cancel.js'
@@ -16,7 +17,8 @@ import { top } from './cli/commands/top.js'
 import { tree } from './cli/commands/tree.js'
 import { watch } from './cli/commands/watch.js'
 import { type Context, type Outcome, paintFor, widthFor } from './cli/context.js'
-import { helpOf, manPage, overview } from './cli/help.js'
+import { type HelpStyle, helpOf, overview } from './cli/help.js'
+import { withFlags } from './cli/library-errors.js'
 import { parse, type Request, UsageError } from './cli/parse.js'
 import { NothingFound } from './cli/run-display.js'
 import { printable } from './cli/text.js'
@@ -42,23 +44,43 @@ const HANDLERS: Readonly<Record<string, Handler>> = {
 }
 
 const [FAILED, MISUNDERSTOOD, NOTHING_FOUND, UNREADABLE] = [1, 2, 3, 4]
+const HELP: ReadonlySet<string> = new Set(['help', '--help', '-h'])
 /** The longest line of help. */
 const READABLE = 100
 
 async function main(argv: readonly string[]): Promise<Outcome> {
-  const paint = paintFor(process.env, process.stdout.isTTY)
-  const width = Math.min(READABLE, widthFor(process.stdout, process.env))
+  const style = styleFor(process.stdout)
   const [first, second] = argv
-  if (first === '--version' || first === '-V') return printed([version])
-  if (first === undefined || first === '--help' || first === '-h' || first === 'help') {
-    if (second === undefined) return printed(overview(paint, width), first === undefined ? MISUNDERSTOOD : 0)
-    return main([second, '--help'])
+  if (first === undefined) {
+    process.stderr.write(`${overview(styleFor(process.stderr)).join('\n')}\n`)
+    return MISUNDERSTOOD
   }
-  // For the build.
-  if (first === '--man-page') return printed(manPage(version))
+  if (first === '--version' || first === '-V') {
+    refuseMore(argv, 1)
+    return printed([version])
+  }
+  if (HELP.has(first)) {
+    refuseMore(argv, 2)
+    if (second === undefined || HELP.has(second)) return printed(overview(style))
+    return printed(helpOf(parse([second, '--help']).command, style))
+  }
   const request = parse(argv)
-  if (request.flag('help')) return printed(helpOf(request.command, paint, width))
+  if (request.flag('help')) return printed(helpOf(request.command, style))
   return (HANDLERS[request.command.name] as Handler)(contextOf(request))
+}
+
+function styleFor(stream: NodeJS.WriteStream): HelpStyle {
+  const page = join(__dirname, 'spawn-owned.1')
+  return {
+    paint: paintFor(process.env, stream.isTTY),
+    width: Math.min(READABLE, widthFor(stream, process.env)),
+    manual: process.platform === 'win32' ? page : `man ${page}`,
+  }
+}
+
+/** Throws if more arguments are given. */
+function refuseMore(argv: readonly string[], most: number): void {
+  if (argv.length > most) throw new UsageError(`unexpected argument "${argv[most]}"`)
 }
 
 /** The part of the registry that could not be read. */
@@ -81,7 +103,7 @@ function printWarnings(supervisor: Public.Supervisor, command: string, say: Cont
   supervisor.on('event', (event) => {
     if (event.type !== 'registry') return
     const { kind, message, path } = event
-    const warn = () => say(`spawn-owned: warning: ${message}`)
+    const warn = () => say(`spawn-owned: warning: ${withFlags(message)}`)
     if (kind === 'unreadable' || kind === 'corrupt') problem ??= { kind, message, path }
     if (command === 'top') process.once('exit', warn)
     else warn()
@@ -123,7 +145,8 @@ function contextOf(request: Request): Context {
 }
 
 function explain(error: unknown): Outcome {
-  const { message, code } = error as NodeJS.ErrnoException
+  const { code } = error as NodeJS.ErrnoException
+  const message = withFlags((error as Error).message)
   const [where, outcome] =
     error instanceof UsageError
       ? [` Try "spawn-owned ${error.command ? `${error.command} ` : ''}--help".`, MISUNDERSTOOD]

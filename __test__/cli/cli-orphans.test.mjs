@@ -26,7 +26,7 @@ describe('kill', options, () => {
   test('refuses to run without --orphans', async () => {
     const { code, stderr } = await so(freshRegistry(), ['kill'])
     assert.equal(code, 2)
-    assert.match(stderr, /a RUN or --orphans is required/)
+    assert.match(stderr, /RUN or --orphans is required/)
   })
 
   test('--dry-run shows a table and a summary, and ends nothing', async (t) => {

@@ -104,6 +104,43 @@ describe('inspect', options, () => {
   })
 })
 
+describe('a RUN', options, () => {
+  test('that is an exact id wins over ids that start with it, live or ended', async (t) => {
+    const { registryPath, supervisor, child } = await withRun(t, { runId: 'a-1' })
+    const other = supervisor.spawnOwned(process.execPath, waits, { stdio: 'ignore', runId: 'a-12' })
+    t.after(() => other.cancel({ graceMs: 0 }))
+    await supervisor.run(process.execPath, ['-e', 'process.exit(3)'], { runId: 'a' })
+    await supervisor.history()
+    const runIds = async (...args) => (await so(registryPath, [...args, '--json'])).json()
+    assert.equal((await runIds('inspect', 'a')).exitCode, 3)
+    for (const verb of ['inspect', 'show']) assert.equal((await runIds(verb, 'a-1')).pid, child.pid)
+    assert.equal((await runIds('tree', 'a-1')).runs[0].pid, child.pid)
+    for (const verb of ['cancel', 'stop', 'kill']) {
+      const { runs } = await runIds(verb, 'a-1', '--dry-run')
+      assert.deepEqual(
+        runs.map(({ pid }) => pid),
+        [child.pid],
+      )
+    }
+  })
+
+  test('that is an ambiguous prefix is an error, which lists the candidates', async (t) => {
+    const { registryPath, supervisor, child } = await withRun(t, { runId: 'ab' })
+    const other = supervisor.spawnOwned(process.execPath, waits, { stdio: 'ignore', runId: 'ac' })
+    t.after(() => other.cancel({ graceMs: 0 }))
+    await supervisor.run(process.execPath, ['-e', '0'], { runId: 'ad' })
+    await supervisor.history()
+    for (const verb of ['stop', 'kill', 'cancel', 'tree', 'inspect', 'show']) {
+      const { code, stdout, stderr } = await so(registryPath, [verb, 'a'])
+      assert.deepEqual([code, stdout], [3, ''], verb)
+      const ended = ['inspect', 'show'].includes(verb)
+      assert.match(stderr, ended ? /"a" matches 3 runs: / : /"a" matches 2 runs: /)
+      for (const id of ['ab', 'ac', ...(ended ? ['ad'] : [])]) assert.match(stderr, new RegExp(`\\b${id}\\b`))
+    }
+    assert.deepEqual([child.state, other.state], ['running', 'running'])
+  })
+})
+
 test('events -f prints reason and exit code of a run that ends', options, async (t) => {
   const { registryPath, supervisor, child } = await withRun(t, { runId: 'alive' })
   const env = { ...process.env, SPAWN_OWNED_REGISTRY: registryPath }

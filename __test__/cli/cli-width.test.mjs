@@ -78,10 +78,12 @@ describe('a table of runs', () => {
 
 test('help wraps its texts at every width', () => {
   for (const width of [40, 60, 80, 100]) {
-    const pages = [overview(plain, width), ...COMMANDS.map((command) => helpOf(command, plain, width))]
+    const style = { paint: plain, width, manual: 'man /a/path' }
+    const pages = [overview(style), ...COMMANDS.map((command) => helpOf(command, style))]
     for (const line of pages.flat()) {
       // Examples and paths are printed as they are, to be copied.
-      if (!/^ {2}spawn-owned |^ {2}\//.test(line)) assert.ok(widthOf(line) <= width, `${width}: ${line}`)
+      if (!/^ {2}spawn-owned |^ {2}\/|^Manual: /.test(line))
+        assert.ok(widthOf(line) <= width, `${width}: ${line}`)
     }
   }
 })

@@ -8,7 +8,7 @@ const { parseDuration, parseSize, formatAge, formatBytes, formatCpu, ...rest } =
   'cli/parse',
   'cli/event-log',
   'cli/run-display',
-  'cli/command-spec',
+  'cli/man-page',
   'cli/commands/events',
 )
 const { EXIT_CODES, differences, manPage, parse, parseDecision, shortIds } = rest

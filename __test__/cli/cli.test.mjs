@@ -54,10 +54,21 @@ describe('help', options, () => {
     assert.equal((await so('unused', ['--version'])).stdout, `${version}\n`)
   })
 
-  test('is printed when no command is given', async () => {
-    const { code, stdout } = await so('unused', [])
-    assert.equal(code, 2)
-    assert.match(stdout, /^Usage:/)
+  test('is the same for help, --help and -h, also twice', async () => {
+    const overview = (await so('unused', ['--help'])).stdout
+    const words = ['help', '--help', '-h']
+    for (const args of [...words.map((word) => [word]), ...words.map((word) => ['help', word])]) {
+      const { code, stdout } = await so('unused', args)
+      assert.deepEqual([code, stdout], [0, overview], args.join(' '))
+    }
+    const [one, other] = await Promise.all([so('unused', ['help', 'ps']), so('unused', ['ps', '--help'])])
+    assert.equal(one.stdout, other.stdout)
+  })
+
+  test('is printed on stderr when no command is given', async () => {
+    const { code, stdout, stderr } = await so('unused', [])
+    assert.deepEqual([code, stdout], [2, ''])
+    assert.match(stderr, /^Usage:/)
   })
 })
 
@@ -70,13 +81,14 @@ describe('the command line explains and refuses the invalid words', options, () 
     [['ps', '--session', 'a', '--session', 'b'], /--session is given twice/],
     [['ps', 'word'], /unexpected argument "word" of "ps"/],
     [['ps', '--label', 'nonsense'], /--label must be KEY=VALUE, got "nonsense"/],
-    [['show'], /"show" needs RUN/],
-    [['cancel'], /no run is selected\. Pass a RUN, or --session, --scope or --label/],
-    [['cancel', 'x', '--session', 'y'], /a RUN and a filter cannot be combined/],
+    [['show'], /an argument is missing\. Usage: spawn-owned show RUN\./],
+    [['cancel'], /RUN, --session, --scope or --label is required/],
+    [['cancel', 'x', '--session', 'y'], /RUN and --session cannot be combined\. Pass one of them/],
+    [['cancel', ''], /an argument of "cancel" is empty/],
     [['cancel', 'x', '--grace', 'soon'], /--grace must be a duration such as 90s, 5m or 250ms, got "soon"/],
     [['run', '--memory', 'much', '--', 'true'], /--memory must be a size such as 512M or 2G, got "much"/],
-    [['run', '--processes', '-1', '--', 'true'], /--processes (must be a number|needs a value)/],
-    [['run'], /"run" needs \[OPTIONS\] -- COMMAND/],
+    [['run', '--processes', '-1', '--', 'true'], /--processes (must be a whole number|needs a value)/],
+    [['run'], /an argument is missing\. Usage: spawn-owned run \[OPTIONS\] -- COMMAND/],
     [['run', '--pty', '--no-pty', '--', 'true'], /--pty and --no-pty cannot be combined/],
     [['top'], /"top" needs a terminal/],
     [['completion', 'tcsh'], /unknown shell "tcsh"/],
@@ -142,6 +154,8 @@ describe('ps', options, () => {
     const { code, stdout, stderr } = await so(freshRegistry(), ['ps'])
     assert.deepEqual([code, stdout], [0, ''])
     assert.match(stderr, /^No runs in /)
+    const filtered = await so(freshRegistry(), ['ps', '--session', 's', '--label', 'a=b'])
+    assert.match(filtered.stderr, /^No run in .+ matches --session s --label a=b\.$/m)
   })
 
   test('prints no control characters of a session id', async (t) => {
@@ -261,7 +275,7 @@ describe('cancel', options, () => {
     const { registryPath, witness } = await withRun(t)
     const { code, stderr } = await so(registryPath, ['cancel', '--session', 'another'])
     assert.equal(code, 3)
-    assert.match(stderr, /no run matches {"sessionId":"another"}/)
+    assert.match(stderr, /no run matches --session another\./)
     assertAlive(witness)
   })
 })

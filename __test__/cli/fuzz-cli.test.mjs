@@ -154,6 +154,9 @@ function assertWellBehaved({ code, stdout, stderr }, line) {
   assert.doesNotMatch(stderr, STACK, seen)
   assert.doesNotMatch(stderr, MOVES_THE_CURSOR, seen)
   assert.doesNotMatch(stdout, MOVES_THE_CURSOR, seen)
-  if (code === 2 && stderr) assert.match(stderr, /^spawn-owned: .+ Try "spawn-owned .*--help"\.\n$/, seen)
+  if (code === 2) {
+    assert.match(stderr, /^spawn-owned: .+ Try "spawn-owned .*--help"\.\n$/, seen)
+    assert.equal(stdout, '', seen)
+  }
   if (code === 1 || code === 3) assert.match(stdout + stderr, /\S/, seen)
 }

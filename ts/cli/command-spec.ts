@@ -3,11 +3,13 @@
 export interface Option {
   readonly name: string
   readonly short?: string
-  /**
-   * The placeholder of the value in the help; a flag has none. The parser checks and converts
-   * `DURATION`, `NUMBER` and `SIZE`.
-   */
+  /** The placeholder of the value in the help. A flag has none. */
   readonly value?: string
+  /** The kind of the value, see values.ts. Default: the placeholder. */
+  readonly kind?: string
+  /** The limits of a number; for a duration in ms, for a size in bytes. */
+  readonly least?: number
+  readonly most?: number
   readonly repeatable?: boolean
   readonly help: string
 }
@@ -24,6 +26,14 @@ export interface Command {
   readonly words: readonly [least: number, most: number]
   /** A command line to run follows: after `--`, or from the first argument that is no option. */
   readonly takesCommand?: boolean
+  /** Options and arguments that exclude each other, `RUN` or `--name`, and why. */
+  readonly conflicts?: readonly (readonly [one: string, other: string, why?: string])[]
+  /** Options that need another one. */
+  readonly requires?: readonly (readonly [option: string, needed: string])[]
+  /** At least one of these must be given. */
+  readonly oneOf?: readonly string[]
+  /** What `--json` prints. A command without it has no `--json`. man-page.ts explains the names. */
+  readonly json?: string
   readonly examples: readonly string[]
 }
 
@@ -37,6 +47,16 @@ export const COMMON: readonly Option[] = [
   { name: 'help', short: 'h', help: 'Show this help.' },
 ]
 
+/** Returns all options of a command. */
+export const optionsOf = ({ options, json }: Command): Option[] => [
+  ...options,
+  ...COMMON.filter(({ name }) => json !== undefined || name !== 'json'),
+]
+
+const DAY = 86_400_000
+/** 100 years. */
+const LONGEST = 36_500 * DAY
+
 const label: Option = {
   name: 'label',
   value: 'KEY=VALUE',
@@ -48,12 +68,20 @@ const scope: Option = { name: 'scope', value: 'KEY', help: 'Select runs of this 
 const grace: Option = {
   name: 'grace',
   value: 'DURATION',
+  most: LONGEST,
   help: 'Time between the first signal and SIGKILL. Default: the grace of the run.',
+}
+const signal: Option = {
+  name: 'signal',
+  short: 's',
+  value: 'SIGNAL',
+  help: 'First signal, as name or number. Default SIGTERM.',
 }
 const dryRun: Option = { name: 'dry-run', help: 'Print what would be done. Change nothing.' }
 const project: Option = {
   name: 'project',
   value: 'DIR',
+  kind: 'PROJECT',
   help: 'Directory in which suspects run. Default: the current directory.',
 }
 const pattern: Option = {
@@ -63,50 +91,64 @@ const pattern: Option = {
   help: 'Program name of suspects, instead of the built-in list of agents. Repeatable.',
 }
 
+const CANCELLED = '{dryRun, results: [CancelResult]}; with --dry-run {dryRun, runs: [RUN]}'
+const RUN = 'RUN is a run id, or its first characters if no other id starts with them.'
+const ONE_SELECTION = (['--session', '--scope', '--label'] as const).map((other) => ['RUN', other] as const)
+/** The options of `kill --orphans`. */
+const ORPHANS_ONLY = ['--orphans', '--force', '--older-than', '--pattern', '--project'] as const
+
 export const COMMANDS: readonly Command[] = [
   {
     name: 'ps',
     usage: '[-a] [--session ID] [--scope KEY] [--label K=V]',
     summary: 'List the live runs of all bots in the registry',
     about: [
-      'CPU is the CPU time of the live processes of a run, MEM their resident memory. OWNER is the PID of the bot.',
+      'CPU is the CPU time of the live processes of a run, MEM their resident memory. OWNER is the PID of the bot. If the bot is dead, STATE is kept (the run may outlive its bot) or orphaned.',
       'CONTAINMENT is what finds every process of a run: keeper (a helper process that adopts them), cgroup (a control group of Linux), job (a Job Object of Windows); group or process for a process that a bot registered. A narrow terminal shows fewer columns; --json has all.',
     ],
     options: [
-      { name: 'all', short: 'a', help: 'List ended runs too, and how they ended.' },
+      { name: 'all', short: 'a', help: 'Also list ended runs, and how they ended.' },
       session,
       scope,
       label,
     ],
     words: [0, 0],
+    json: '{runs: [RUN]}; with --all also ended: [ENDED]',
     examples: ['spawn-owned ps', 'spawn-owned ps -a', 'spawn-owned ps --label agent=claude --json'],
   },
   {
     name: 'tree',
     usage: '[RUN]',
-    summary: 'Show the process tree of each run, with processes that left its session',
-    about: [],
+    summary: 'Show the process tree of each run',
+    about: [
+      RUN,
+      '"left the session" marks a process that called setsid. It still belongs to the run, and ends with it.',
+    ],
     options: [session, scope, label],
     words: [0, 1],
+    conflicts: ONE_SELECTION,
+    json: '{runs: [RUN]}',
     examples: ['spawn-owned tree', 'spawn-owned tree 3f2a'],
-  },
-  {
-    name: 'show',
-    usage: 'RUN',
-    summary: 'Show all that the registry contains about a run',
-    about: ['RUN is a run id, or the start of one if no other id starts with it.'],
-    options: [],
-    words: [1, 1],
-    examples: ['spawn-owned show 3f2a'],
   },
   {
     name: 'inspect',
     usage: 'RUN',
     summary: 'Show all about a run, live or ended',
-    about: ['RUN is a run id, or the start of one if no other id starts with it.'],
+    about: [RUN],
     options: [],
     words: [1, 1],
+    json: 'RUN; for an ended run ENDED',
     examples: ['spawn-owned inspect 3f2a', 'spawn-owned inspect 3f2a --json'],
+  },
+  {
+    name: 'show',
+    usage: 'RUN',
+    summary: 'The same as "inspect"',
+    about: [RUN],
+    options: [],
+    words: [1, 1],
+    json: 'RUN; for an ended run ENDED',
+    examples: ['spawn-owned show 3f2a'],
   },
   {
     name: 'top',
@@ -116,7 +158,14 @@ export const COMMANDS: readonly Command[] = [
       'Keys: up and down (or j and k) select a run; c, m, p, a sort by CPU, memory, processes, age; x and then y cancels the selected run; q quits.',
     ],
     options: [
-      { name: 'interval', short: 'n', value: 'DURATION', help: 'Time between two updates. Default 1s.' },
+      {
+        name: 'interval',
+        short: 'n',
+        value: 'DURATION',
+        least: 50,
+        most: 24 * DAY,
+        help: 'Time between two updates. Default 1s.',
+      },
     ],
     words: [0, 0],
     examples: ['spawn-owned top'],
@@ -125,7 +174,10 @@ export const COMMANDS: readonly Command[] = [
     name: 'events',
     usage: '[-f]',
     summary: 'Show decisions about orphans and, with -f, changes of runs',
-    about: ['With --json it prints one object per line.'],
+    about: [
+      'A decision is a line of orphan-events.log beside the registry: which process was found after the death of its bot, and what was done with it.',
+      'A run that ends is printed with its reason and its exit code or signal.',
+    ],
     options: [
       {
         name: 'follow',
@@ -135,6 +187,7 @@ export const COMMANDS: readonly Command[] = [
       { name: 'lines', short: 'n', value: 'NUMBER', help: 'Number of past decisions. Default 20.' },
     ],
     words: [0, 0],
+    json: 'one object per line: DECISION; with --follow also CHANGE',
     examples: ['spawn-owned events', 'spawn-owned events -f --json'],
   },
   {
@@ -144,6 +197,7 @@ export const COMMANDS: readonly Command[] = [
     about: ['The counters of a bot are available in that bot only, with metricsText().'],
     options: [],
     words: [0, 0],
+    json: '{metrics: [{name, type, help, values: [{labels, value}]}]}',
     examples: ['spawn-owned metrics > /var/lib/node_exporter/spawn-owned.prom'],
   },
   {
@@ -151,41 +205,37 @@ export const COMMANDS: readonly Command[] = [
     usage: 'RUN | --session ID | --scope KEY | --label K=V',
     summary: 'Terminate runs with all processes that they started',
     about: [
-      'It first prints which runs it terminates, with their owner. It exits when no process of them is left. A selection that matches no run is an error (exit status 3).',
+      RUN,
+      'The command first prints the runs that it terminates, with the PID of their bot. It exits when no process of these runs is left. A selection that matches no run is an error (exit status 3).',
     ],
-    options: [
-      session,
-      scope,
-      label,
-      grace,
-      { name: 'signal', short: 's', value: 'SIGNAL', help: 'First signal. Default SIGTERM.' },
-      dryRun,
-    ],
+    options: [session, scope, label, grace, signal, dryRun],
     words: [0, 1],
+    conflicts: ONE_SELECTION,
+    oneOf: ['RUN', '--session', '--scope', '--label'],
+    json: CANCELLED,
     examples: ['spawn-owned cancel 3f2a', 'spawn-owned cancel --session chat-17 --grace 2s'],
   },
   {
     name: 'stop',
     usage: 'RUN',
     summary: 'Terminate a run: SIGTERM, then SIGKILL after its grace',
-    about: ['The same as "cancel RUN". It exits when no process of the run is left.'],
-    options: [
-      grace,
-      { name: 'signal', short: 's', value: 'SIGNAL', help: 'First signal. Default SIGTERM.' },
-      dryRun,
-    ],
+    about: [RUN, 'The same as "cancel RUN". The command exits when no process of the run is left.'],
+    options: [grace, signal, dryRun],
     words: [1, 1],
+    json: CANCELLED,
     examples: ['spawn-owned stop 3f2a', 'spawn-owned stop 3f2a --grace 30s'],
   },
   {
     name: 'reap',
     usage: '[--dry-run]',
-    summary: 'Terminate the runs of bots that are gone, as reapOrphans() does',
+    summary: 'Terminate orphans: the runs of bots that are gone',
     about: [
-      'It terminates only runs in the registry, and only processes that are proven to be the recorded ones.',
+      'Only runs in the registry are terminated, and only processes that are proven to be the recorded ones.',
+      'STATUS is confirmed (the recorded process is alive, and its bot is gone), gone (it has ended), PID reused (another process has its PID now) or skipped (it cannot be identified). A run that is gone loses its entry in the registry.',
     ],
     options: [dryRun, grace],
     words: [0, 0],
+    json: '{dryRun, …ReapReport}',
     examples: ['spawn-owned reap --dry-run', 'spawn-owned reap'],
   },
   {
@@ -193,19 +243,26 @@ export const COMMANDS: readonly Command[] = [
     usage: 'RUN | --orphans [--dry-run] [--force] [--older-than DURATION]',
     summary: 'Kill a run at once; or terminate orphans and, with --force, suspects',
     about: [
-      'With a RUN, every process of it gets SIGKILL at once, without a grace. With --orphans it terminates orphans as "reap" does.',
-      'A suspect is not in the registry. It has the name of an agent, and runs in the project or descends from a bot. It is only reported, unless --force is given.',
+      RUN,
+      'With a RUN, every process of it gets SIGKILL at once, without a grace. With --orphans it terminates orphans as "reap" does: runs whose bot is gone.',
+      'A suspect is a process that is not in the registry, has the name of an agent, and runs in the project or descends from a bot. It is only reported, unless --force is given.',
     ],
     options: [
-      { name: 'orphans', help: 'Terminate orphans. Not together with a RUN.' },
+      { name: 'orphans', help: 'Terminate orphans, and list suspects.' },
       dryRun,
       { name: 'force', help: 'Terminate suspects too.' },
-      { name: 'older-than', value: 'DURATION', help: 'Skip younger processes.' },
+      { name: 'older-than', value: 'DURATION', most: LONGEST, help: 'Skip younger processes.' },
       pattern,
       project,
       grace,
     ],
     words: [0, 1],
+    conflicts: [
+      ...ORPHANS_ONLY.map((other) => ['RUN', other] as const),
+      ['RUN', '--grace', '"kill RUN" sends SIGKILL at once. Use "stop RUN"'],
+    ],
+    oneOf: ['RUN', '--orphans'],
+    json: 'with --orphans {dryRun, …OrphanReport}; with a RUN the same as "stop"',
     examples: [
       'spawn-owned kill 3f2a',
       'spawn-owned kill --orphans --dry-run',
@@ -215,18 +272,31 @@ export const COMMANDS: readonly Command[] = [
   {
     name: 'watch',
     usage: '[--interval DURATION] [--max-age DURATION] [--auto-kill]',
-    summary: 'Search for orphans until Ctrl-C',
+    summary: 'Report orphans as they appear, until Ctrl-C',
     about: [
-      'The death of a bot starts a search at once; the interval finds the other cases. Suspects are never terminated.',
+      'Prints each run whose bot is gone, and each suspect (see "kill"). With --auto-kill it terminates the runs; it never terminates suspects.',
+      'The death of a bot starts a search at once. The searches at intervals find the other cases.',
     ],
     options: [
-      { name: 'interval', value: 'DURATION', help: 'Time between two searches. Default 60s.' },
-      { name: 'max-age', value: 'DURATION', help: 'Skip orphans that are younger. Default 0.' },
+      {
+        name: 'interval',
+        value: 'DURATION',
+        least: 100,
+        most: 24 * DAY,
+        help: 'Time between two searches. Default 60s.',
+      },
+      {
+        name: 'max-age',
+        value: 'DURATION',
+        most: LONGEST,
+        help: 'Skip orphans that are younger. Default 0.',
+      },
       { name: 'auto-kill', help: 'Terminate confirmed orphans.' },
       pattern,
       project,
     ],
     words: [0, 0],
+    json: 'one object per line: {type, at, …OrphanEvent}',
     examples: ['spawn-owned watch --auto-kill --max-age 5m'],
   },
   {
@@ -234,45 +304,61 @@ export const COMMANDS: readonly Command[] = [
     usage: '[OPTIONS] -- COMMAND [ARGUMENT…]',
     summary: 'Run a command as an owned run, from any shell or language',
     about: [
-      'It exits when the whole tree is gone, with the exit status of the command (128 + n after signal n). Ctrl-C terminates the tree, a second Ctrl-C kills it.',
-      'At a terminal, the command gets its own terminal, unless --no-pty is given.',
+      'spawn-owned exits when no process of the command is left, with the exit status of the command (128 + n after signal n).',
+      'At a terminal, the command gets its own terminal, and receives Ctrl-C itself.',
+      'Without a terminal, or with --no-pty or --keep, it inherits stdin, stdout and stderr. Ctrl-C then terminates all of its processes, and a second Ctrl-C kills them. With --no-output-timeout it writes to pipes instead, and spawn-owned copies its output to stdout and stderr.',
     ],
     options: [
       {
         name: 'timeout',
         short: 't',
         value: 'DURATION',
-        help: 'Terminate the command after this time (exit status 124).',
+        most: LONGEST,
+        help: 'Terminate the command after this time (exit status 124). 0 means no timeout.',
       },
       {
         name: 'no-output-timeout',
         value: 'DURATION',
-        help: 'Terminate the command if it prints nothing for this time (exit status 124).',
+        most: LONGEST,
+        help: 'Terminate the command if it prints nothing for this time (exit status 124). 0 means no timeout.',
       },
       { ...grace, help: 'Time between the first signal and SIGKILL. Default 5s.' },
       { name: 'pty', help: 'Run the command in a terminal.' },
       { name: 'no-pty', help: 'Run the command without a terminal.' },
-      { name: 'run-id', value: 'ID', help: 'Id of the run. Default: a random UUID.' },
+      { name: 'run-id', value: 'RUN', help: 'Id of the run. Default: a random UUID.' },
       { ...session, help: 'Session of the run, for filters.' },
       { ...label, help: 'Label of the run, for filters. Repeatable.' },
       { ...scope, help: 'Scope of the run, for filters and --replace.' },
       { name: 'replace', help: 'Terminate the earlier runs of the scope first.' },
-      { name: 'keep', help: 'Keep the run alive if spawn-owned is killed.' },
+      { name: 'keep', help: 'Let the run continue if this spawn-owned process is killed.' },
       { name: 'cwd', value: 'DIR', help: 'Working directory of the command.' },
       {
         name: 'memory',
         value: 'SIZE',
+        least: 1,
         help: 'Memory limit of the whole tree, such as 512M (Linux with cgroups, Windows).',
       },
       {
         name: 'processes',
         value: 'NUMBER',
+        least: 1,
         help: 'Limit of processes in the tree (Linux with cgroups, Windows).',
       },
       { name: 'summary', help: 'Print to stderr how the run ended.' },
     ],
     words: [0, 0],
     takesCommand: true,
+    conflicts: [
+      ['--pty', '--no-pty'],
+      ['--pty', '--keep', 'the terminal is closed when spawn-owned ends. Use tmux or screen'],
+      [
+        '--no-output-timeout',
+        '--keep',
+        'spawn-owned reads the output to measure the time, and a kept run would lose its reader',
+      ],
+    ],
+    requires: [['--replace', '--scope']],
+    json: 'RunExit, on stderr, after the run has ended',
     examples: [
       'spawn-owned run --timeout 10m -- npx some-agent',
       'spawn-owned run --no-output-timeout 90s -- make test',
@@ -282,10 +368,13 @@ export const COMMANDS: readonly Command[] = [
     name: 'doctor',
     usage: '',
     summary: 'Check this system and the registry',
-    about: ['It starts one command as a trial, in a temporary registry.'],
+    about: [
+      'Prints what it finds, why that matters, and what to do: ok, -- (this system lacks an optional feature), !! (a warning), XX (runs cannot start). It starts one command as a trial, in a temporary registry.',
+    ],
     options: [],
     words: [0, 0],
-    examples: ['spawn-owned doctor'],
+    json: '{ok, checks: [{name, status, detail, advice}]}; status is ok, missing, warning or failed',
+    examples: ['spawn-owned doctor', 'spawn-owned doctor --json'],
   },
   {
     name: 'completion',
@@ -296,16 +385,4 @@ export const COMMANDS: readonly Command[] = [
     words: [1, 1],
     examples: ['spawn-owned completion bash > /etc/bash_completion.d/spawn-owned'],
   },
-]
-
-export const EXIT_CODES: readonly (readonly [code: string, meaning: string])[] = [
-  ['0', 'Success. run: the command exited with 0.'],
-  ['1', 'An operation failed. For example, a process could not be terminated.'],
-  ['2', 'The command line is invalid. Nothing was touched.'],
-  ['3', 'No run matches the selection.'],
-  ['4', 'The command could not read all of the registry. More runs may exist.'],
-  ['124', 'run: a deadline ended the command.'],
-  ['125', 'run: the command could not be owned, and was not started.'],
-  ['126, 127', 'run: the command could not be executed (126) or was not found (127).'],
-  ['128 + n', 'run: signal n ended the command. 130 after Ctrl-C.'],
 ]

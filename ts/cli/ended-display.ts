@@ -1,7 +1,7 @@
 // How ended runs are displayed. Pure.
 
 import type { EndedRun } from '../../index.js'
-import type { Cell, Column } from './text.js'
+import { type Cell, type Column, counted } from './text.js'
 import { formatAge } from './units.js'
 
 export const ENDED_COLUMNS: readonly Column[] = [
@@ -47,9 +47,9 @@ export function endedFacts(run: EndedRun): [name: string, value: string][] {
     ['labels', labels.join(' ')],
     ['started', new Date(run.startedAt).toISOString()],
     ['ended', `${new Date(run.endedAtMs).toISOString()} (after ${formatAge(run.durationMs)})`],
-    ['root', String(run.pid)],
-    ['owner', String(run.botPid)],
-    ['survivors', run.survivors > 0 ? String(run.survivors) : undefined],
+    ['root', `pid ${run.pid}`],
+    ['owner', `bot ${run.botPid}`],
+    ['still alive', run.survivors > 0 ? counted(run.survivors, 'process', 'processes') : undefined],
   ]
   return facts.filter((fact): fact is [string, string] => Boolean(fact[1]))
 }

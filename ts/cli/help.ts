@@ -1,18 +1,31 @@
-// Generates help, completions and the man page from the specification. Pure.
+// Generates help and completions from the specification. Pure.
 
-import { COMMANDS, COMMON, type Command, EXIT_CODES, type Option } from './command-spec.js'
+import { COMMANDS, type Command, type Option, optionsOf } from './command-spec.js'
 import { definitions, type Paint, wrapped } from './text.js'
 
-const ABOUT = 'Process ownership for agent bots: list runs, terminate whole trees, clean up after crashes.'
+export const ABOUT =
+  'Process ownership for agent bots: list runs, terminate whole trees, clean up after crashes.'
 
-const flagsOf = ({ name, short, value }: Option) =>
+export const flagsOf = ({ name, short, value }: Option) =>
   `${short ? `-${short}, ` : ''}--${name}${value ? ` ${value}` : ''}`
 
-export function overview(paint: Paint, width: number): string[] {
+const WORDS =
+  'A run is a command with all processes that it starts. A bot is a program that started runs with spawn-owned. The registry is the file in which bots record their runs.'
+
+/** Where help is printed, and the path of the man page. */
+export interface HelpStyle {
+  readonly paint: Paint
+  readonly width: number
+  readonly manual: string
+}
+
+export function overview({ paint, width, manual }: HelpStyle): string[] {
   return [
     `${paint('bold', 'Usage:')} spawn-owned COMMAND [OPTIONS]`,
     '',
     ...wrapped(ABOUT, width),
+    '',
+    ...wrapped(WORDS, width),
     '',
     paint('bold', 'Commands:'),
     ...definitions(
@@ -24,6 +37,7 @@ export function overview(paint: Paint, width: number): string[] {
       'Run "spawn-owned COMMAND --help" for details, "spawn-owned --version" for the version.',
       width,
     ),
+    `Manual: ${manual}`,
   ]
 }
 
@@ -32,8 +46,8 @@ function usageLines(usage: string, paint: Paint, width: number): string[] {
   return [first.replace('Usage:', paint('bold', 'Usage:')), ...others.map((line) => `  ${line}`)]
 }
 
-export function helpOf(command: Command, paint: Paint, width: number): string[] {
-  const options = [...command.options, ...COMMON].map((option) => [flagsOf(option), option.help] as const)
+export function helpOf(command: Command, { paint, width, manual }: HelpStyle): string[] {
+  const options = optionsOf(command).map((option) => [flagsOf(option), option.help] as const)
   return [
     ...usageLines(`spawn-owned ${command.name} ${command.usage}`.trimEnd(), paint, width),
     '',
@@ -45,6 +59,9 @@ export function helpOf(command: Command, paint: Paint, width: number): string[] 
     '',
     paint('bold', 'Examples:'),
     ...command.examples.map((example) => `  ${example}`),
+    ...(command.json ? ['', paint('bold', 'JSON:'), ...wrapped(command.json, width, '  ')] : []),
+    '',
+    `Manual: ${manual}`,
   ]
 }
 
@@ -53,7 +70,7 @@ export function helpOf(command: Command, paint: Paint, width: number): string[] 
 export const SHELLS = { bash, zsh, fish }
 
 const names = COMMANDS.map(({ name }) => name).join(' ')
-const flags = ({ options }: Command) => [...options, ...COMMON].map(({ name }) => `--${name}`)
+const flags = (command: Command) => optionsOf(command).map(({ name }) => `--${name}`)
 /** Whether a command takes a run. Its completion then lists the runs with `ps`. */
 const takesRun = ({ usage }: Command) => usage.startsWith('RUN') || usage.startsWith('[RUN]')
 
@@ -84,7 +101,7 @@ const quoted = (text: string) => `'${text.replaceAll("'", "'\\''")}'`
 
 function zsh(): string[] {
   const specs = (command: Command) =>
-    [...command.options, ...COMMON]
+    optionsOf(command)
       .map(({ name, value, help }) =>
         quoted(`--${name}[${help.replace(/[[\]:]/g, '')}]${value ? `:${value}:` : ''}`),
       )
@@ -109,7 +126,7 @@ function fish(): string[] {
     '# fish completion for spawn-owned',
     `complete -c spawn-owned -n __fish_use_subcommand -f -a '${names}'`,
     ...COMMANDS.flatMap((command) =>
-      [...command.options, ...COMMON].map(({ name, short, value, help }) =>
+      optionsOf(command).map(({ name, short, value, help }) =>
         [
           `complete -c spawn-owned -n '${at(command.name)}' -l ${name}`,
           short ? `-s ${short}` : '',
@@ -120,46 +137,5 @@ function fish(): string[] {
           .join(' '),
       ),
     ),
-  ]
-}
-
-// ---- the man page -------------------------------------------------------------------------------
-
-const escaped = (text: string) =>
-  text
-    .replaceAll('\\', '\\e')
-    .replaceAll('-', '\\-')
-    .replace(/^([.'])/, '\\&$1')
-
-export function manPage(version: string): string[] {
-  const option = (option: Option) => ['.TP', `.B ${escaped(flagsOf(option))}`, escaped(option.help)]
-  return [
-    `.TH SPAWN\\-OWNED 1 "" "spawn-owned ${version}" "User Commands"`,
-    '.SH NAME',
-    'spawn\\-owned \\- list, terminate and clean up the processes that agent bots started',
-    '.SH SYNOPSIS',
-    '.B spawn\\-owned',
-    '.I COMMAND',
-    '.RI [ OPTIONS ]',
-    '.SH DESCRIPTION',
-    escaped(ABOUT),
-    '.SH COMMANDS',
-    ...COMMANDS.flatMap((command) => [
-      `.SS "${escaped(`${command.name} ${command.usage}`.trimEnd())}"`,
-      escaped(`${command.summary}.`),
-      ...command.about.flatMap((paragraph) => ['.PP', escaped(paragraph)]),
-      ...command.options.flatMap(option),
-    ]),
-    '.SH COMMON OPTIONS',
-    ...COMMON.flatMap(option),
-    '.SH EXIT STATUS',
-    ...EXIT_CODES.flatMap(([code, meaning]) => ['.TP', `.B ${escaped(code)}`, escaped(meaning)]),
-    '.SH ENVIRONMENT',
-    '.TP',
-    '.B SPAWN_OWNED_REGISTRY',
-    'The file of the registry, if \\-\\-registry is not given.',
-    '.TP',
-    '.B NO_COLOR, FORCE_COLOR',
-    'Disable colours; use colours even if the output is no terminal.',
   ]
 }

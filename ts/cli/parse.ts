@@ -1,9 +1,9 @@
-// Parses a command line to a request. Pure.
+// Parses a command line to a request, and checks all of it: a command that starts has no usage errors.
 
 import { parseArgs } from 'node:util'
 import { nearest } from '../util/spelling.js'
-import { COMMANDS, COMMON, type Command, type Option } from './command-spec.js'
-import { parseDuration, parseSize } from './units.js'
+import { COMMANDS, type Command, type Option, optionsOf } from './command-spec.js'
+import { readValue, type Value } from './values.js'
 
 /** The command line is invalid. Nothing was touched. */
 export class UsageError extends Error {
@@ -14,8 +14,6 @@ export class UsageError extends Error {
     this.command = command
   }
 }
-
-export type Value = string | boolean | number | string[] | undefined
 
 /** A parsed command line. */
 export class Request {
@@ -61,10 +59,14 @@ export class Request {
     return Object.fromEntries(
       given.map((label) => {
         const at = label.indexOf('=')
-        if (at < 1) throw this.error(`--label must be KEY=VALUE, got "${label}"`)
         return [label.slice(0, at), label.slice(at + 1)]
       }),
     )
+  }
+
+  /** Whether an argument or option is given: `RUN` or `--name`. */
+  has(what: string): boolean {
+    return what.startsWith('--') ? this.#values.has(what.slice(2)) : this.words.length > 0
   }
 
   error(message: string): UsageError {
@@ -79,16 +81,18 @@ export function parse(argv: readonly string[]): Request {
   if (!command) {
     const names = COMMANDS.map(({ name }) => name)
     throw new UsageError(
-      name.startsWith('-')
-        ? `the command must come before its options: spawn-owned COMMAND ${name}`
-        : `unknown command "${name}"${suggestion(name, names)}`,
+      name === ''
+        ? 'the command is empty'
+        : name.startsWith('-')
+          ? `the command must come before its options: spawn-owned COMMAND ${name}`
+          : `unknown command "${name}"${suggestion(name, names)}`,
     )
   }
   return parseFor(command, others)
 }
 
 function parseFor(command: Command, argv: readonly string[]): Request {
-  const options = [...command.options, ...COMMON]
+  const options = optionsOf(command)
   const { tokens } = parseArgs({
     args: [...argv],
     strict: false,
@@ -118,7 +122,10 @@ function parseFor(command: Command, argv: readonly string[]): Request {
     }
   }
   const request = new Request(command, values, words, rest)
-  if (!request.flag('help')) checkWords(request)
+  if (!request.flag('help')) {
+    checkWords(request)
+    checkCombinations(request)
+  }
   return request
 }
 
@@ -140,42 +147,36 @@ function take(
     return
   }
   if (value === undefined || value === '') throw wrong(`${rawName} needs a value: ${rawName} ${option.value}`)
-  if (option.repeatable) values.set(name, [...((values.get(name) as string[]) ?? []), value])
-  else if (values.has(name)) throw wrong(`${rawName} is given twice`)
-  else values.set(name, converted(option, value, wrong))
-}
-
-function converted({ name, value: kind }: Option, text: string, wrong: (message: string) => Error): Value {
-  switch (kind) {
-    case 'DURATION': {
-      const ms = parseDuration(text)
-      if (ms === undefined)
-        throw wrong(`--${name} must be a duration such as 90s, 5m or 250ms, got "${text}"`)
-      return ms
-    }
-    case 'SIZE': {
-      const bytes = parseSize(text)
-      if (bytes === undefined) throw wrong(`--${name} must be a size such as 512M or 2G, got "${text}"`)
-      return bytes
-    }
-    case 'NUMBER':
-      if (!/^\d{1,9}$/.test(text))
-        throw wrong(`--${name} must be a number with at most 9 digits, got "${text}"`)
-      return Number(text)
-    default:
-      return text
-  }
+  if (!option.repeatable && values.has(name)) throw wrong(`${rawName} is given twice`)
+  const read = readValue(option, value, wrong)
+  const earlier = (values.get(name) as string[] | undefined) ?? []
+  values.set(name, option.repeatable ? [...earlier, String(read)] : read)
 }
 
 function checkWords(request: Request): void {
   const { command, words, rest } = request
+  const { name, usage, takesCommand } = command
   const [least, most] = command.words
-  if (command.takesCommand ? rest.length === 0 : words.length < least)
-    throw request.error(`"${command.name}" needs ${command.usage}`)
-  if (!command.takesCommand && rest.length > 0)
-    throw request.error(`"${command.name}" takes no arguments after --`)
-  if (words.length > most) throw request.error(`unexpected argument "${words[most]}" of "${command.name}"`)
+  if (takesCommand ? rest.length === 0 : words.length < least)
+    throw request.error(`an argument is missing. Usage: spawn-owned ${name} ${usage}`)
+  if (!takesCommand && rest.length > 0) throw request.error(`"${name}" takes no arguments after --`)
+  if (words.length > most) throw request.error(`unexpected argument "${words[most]}" of "${name}"`)
+  // An empty RUN would be a prefix of every run id. It comes from an unset variable of a script.
+  if (words.includes('') || rest[0] === '') throw request.error(`an argument of "${name}" is empty`)
 }
+
+function checkCombinations(request: Request): void {
+  const { conflicts = [], requires = [], oneOf } = request.command
+  for (const [one, other, why] of conflicts)
+    if (request.has(one) && request.has(other))
+      throw request.error(`${one} and ${other} cannot be combined${why ? `: ${why}` : '. Pass one of them'}`)
+  for (const [option, needed] of requires)
+    if (request.has(option) && !request.has(needed)) throw request.error(`${option} needs ${needed}`)
+  if (oneOf && !oneOf.some((what) => request.has(what))) throw request.error(`${listed(oneOf)} is required`)
+}
+
+/** Returns `a, b or c`. */
+const listed = (names: readonly string[]) => `${names.slice(0, -1).join(', ')} or ${names.at(-1)}`
 
 /** Returns `; did you mean "x"?` if a name is similar. */
 function suggestion(word: string, names: readonly string[]): string {

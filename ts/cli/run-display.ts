@@ -37,6 +37,17 @@ export function filterOf(request: Request): RunFilter | undefined {
   }
 }
 
+/** How many ids the error of an ambiguous prefix lists. */
+const CANDIDATES = 10
+
+/** Returns the filter as options of the command line: `--session x --label a=b`. */
+export function describeFilter(request: Request): string {
+  const given = ['session', 'scope'].flatMap((name) =>
+    request.has(`--${name}`) ? [`--${name} ${request.text(name)}`] : [],
+  )
+  return [...given, ...request.texts('label').map((label) => `--label ${label}`)].join(' ')
+}
+
 /** Returns the run with this id, or the only run whose id starts with it. */
 export function named<T extends { record: { runId: string } }>(runs: readonly T[], name: string): T {
   const exact = runs.filter(({ record }) => record.runId === name)
@@ -44,8 +55,10 @@ export function named<T extends { record: { runId: string } }>(runs: readonly T[
   const [first, second] = found
   if (!first) throw new NothingFound(`no run "${name}" is in the registry. "spawn-owned ps" lists all runs`)
   if (second) {
-    const ids = found.map(({ record }) => record.runId).join(', ')
-    throw new NothingFound(`"${name}" matches ${found.length} runs: ${ids}. Use more characters of the id`)
+    const ids = found.slice(0, CANDIDATES).map(({ record }) => record.runId)
+    const others = found.length - ids.length
+    const list = `${ids.join(', ')}${others > 0 ? ` and ${others} more` : ''}`
+    throw new NothingFound(`"${name}" matches ${found.length} runs: ${list}. Use more characters of the id`)
   }
   return first
 }
@@ -116,4 +129,11 @@ function ownerOf({ record, owner }: SurveyedRun): string {
   const pid = record.botPid > 0 ? String(record.botPid) : '-'
   if (owner === 'dead') return `${pid} dead`
   return owner === 'unknown' ? `${pid} ?` : pid
+}
+
+/** Returns what to print if no run was found. */
+export function noRuns(request: Request, registryPath: string): string {
+  const filter = describeFilter(request)
+  if (filter) return `No run in ${registryPath} matches ${filter}.`
+  return `No runs in ${registryPath}. If your bot uses another registry, pass --registry PATH.`
 }

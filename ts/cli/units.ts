@@ -7,12 +7,22 @@ const SIZES = { k: 2 ** 10, m: 2 ** 20, g: 2 ** 30, t: 2 ** 40 } as const
  * Returns the ms of `90s`, `1h30m` or `250ms`. A plain number is seconds. undefined: no duration.
  */
 export function parseDuration(text: string): number | undefined {
-  if (/^\d+(\.\d+)?$/.test(text)) return Number(text) * 1000
+  if (/^\d+(\.\d+)?$/.test(text)) return wholeMs(Number(text) * 1000)
   if (!/^(\d+(\.\d+)?(ms|s|m|h|d))+$/.test(text)) return undefined
   const parts = text.matchAll(/(\d+(?:\.\d+)?)(ms|s|m|h|d)/g)
-  return Math.round(
+  return wholeMs(
     [...parts].reduce((sum, [, n, unit]) => sum + Number(n) * UNITS[unit as keyof typeof UNITS], 0),
   )
+}
+
+/** Rounds to whole ms, but never down to 0: a timeout of 0 means "no timeout". */
+const wholeMs = (ms: number) => (ms > 0 ? Math.max(1, Math.round(ms)) : 0)
+
+/** Formats a duration as one number and one unit, as an option accepts it: `100ms`, `24d`. */
+export function formatDuration(ms: number): string {
+  const units = Object.entries(UNITS).reverse()
+  const [unit, size] = units.find(([, size]) => ms >= size && ms % size === 0) ?? ['ms', 1]
+  return `${ms / size}${unit}`
 }
 
 /** Returns the bytes of `512M`, `2g` or `1048576`. undefined: no size. */

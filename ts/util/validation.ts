@@ -62,13 +62,13 @@ export function duration(value: unknown, name: string): number | undefined {
   return value
 }
 
+/** Completes the sentence "A run id must be …". */
+export const RUN_ID_RULE = '1 to 128 letters, digits, ".", "_", "-", ":", "@" or "+", and not begin with "."'
+
+export const isRunId = (text: string) => /^[\w:@+-][\w.:@+-]{0,127}$/.test(text)
+
 export function checkRunId(runId: string, name: string): string {
-  if (!/^[\w:@+-][\w.:@+-]{0,127}$/.test(runId))
-    throw invalidValue(
-      name,
-      runId,
-      'must be 1 to 128 letters, digits, ".", "_", "-", ":", "@" or "+", and not begin with "."',
-    )
+  if (!isRunId(runId)) throw invalidValue(name, runId, `must be ${RUN_ID_RULE}`)
   return runId
 }
 

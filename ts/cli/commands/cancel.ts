@@ -1,7 +1,6 @@
 import type { CancelOptions, RunExit, SurveyedRun } from '../../../index.js'
-import { signalNumber } from '../../util/signals.js'
 import type { Context, Outcome } from '../context.js'
-import { filterOf, NothingFound, named } from '../run-display.js'
+import { asJson, describeFilter, filterOf, NothingFound, named } from '../run-display.js'
 import { counted, printable } from '../text.js'
 
 /** Terminates the selected runs. `defaultSignal` is the first signal, unless an option sets it. */
@@ -9,15 +8,12 @@ export async function cancel(context: Context, defaultSignal?: NodeJS.Signals): 
   const { request, supervisor } = context
   const given = request.text('signal') as NodeJS.Signals | undefined
   const [graceMs, signal] = [request.number('grace'), given ?? defaultSignal]
-  // A dry run must fail for an unknown signal too.
-  if (signal !== undefined) signalNumber(signal)
   const runs = await selected(context)
   if (!context.json)
     for (const run of runs)
       context.print(`${request.flag('dry-run') ? 'would end' : 'ending'} ${describe(run)}`)
   if (request.flag('dry-run')) {
-    if (context.json)
-      context.printJson({ dryRun: true, runs: runs.map(({ record }) => record), ...context.problem })
+    if (context.json) context.printJson({ dryRun: true, runs: runs.map(asJson), ...context.problem })
     return 0
   }
   const options: CancelOptions = { ...(graceMs !== undefined && { graceMs }), ...(signal && { signal }) }
@@ -28,17 +24,16 @@ export async function cancel(context: Context, defaultSignal?: NodeJS.Signals): 
   return exits.every(({ survivors }) => survivors.length === 0) ? 0 : 1
 }
 
-/** Returns the selected runs. Throws without a selection: that never means "all runs". */
+/** Returns the selected runs. The parser has checked that there is a selection. */
 async function selected({ request, supervisor }: Context): Promise<SurveyedRun[]> {
   const [name] = request.words
-  const filter = filterOf(request)
-  if (name !== undefined && filter)
-    throw request.error('a RUN and a filter cannot be combined. Pass one of them')
   if (name !== undefined) return [named(await supervisor.survey(), name)]
-  if (!filter) throw request.error('no run is selected. Pass a RUN, or --session, --scope or --label')
+  const filter = filterOf(request)
+  // Never all runs.
+  if (!filter) throw request.error('no run is selected')
   const runs = await supervisor.survey(filter)
   if (runs.length === 0)
-    throw new NothingFound(`no run matches ${JSON.stringify(filter)}. "spawn-owned ps" lists all runs`)
+    throw new NothingFound(`no run matches ${describeFilter(request)}. "spawn-owned ps" lists all runs`)
   return runs
 }
 

@@ -13,8 +13,8 @@ const DEFAULT_LINES = 20
 const POLL_MS = 500
 /** The pause after a change: a busy registry changes all the time. */
 const PAUSE_MS = 50
-/** How often, and at which interval, to look for the end of a run. */
-const HISTORY_ATTEMPTS = 5
+/** How often, and at which interval, to look for the end of a run. A busy bot writes it late. */
+const HISTORY_ATTEMPTS = 50
 const HISTORY_PAUSE_MS = 100
 
 export async function events(context: Context): Promise<Outcome> {
@@ -25,7 +25,8 @@ export async function events(context: Context): Promise<Outcome> {
   const past = all.slice(Math.max(0, all.length - (request.number('lines') ?? DEFAULT_LINES)))
   for (const line of past) printLine(context, line)
   if (!request.flag('follow')) {
-    if (past.length === 0 && !context.json) context.say(`No decisions about orphans in ${current}.`)
+    if (past.length === 0 && !context.json)
+      context.say(`No decisions about orphans in ${current}. "spawn-owned ps -a" lists ended runs.`)
     return 0
   }
   await follow(context, tail)
@@ -100,22 +101,28 @@ async function follow(context: Context, tail: Tail): Promise<never> {
     await change(dirname(supervisor.registryPath))
     await delay(PAUSE_MS)
     const now = recordsOf(supervisor)
+    const at = new Date().toISOString()
     for (const { what, record } of differences(known, now)) {
-      const at = new Date().toISOString()
-      const { runId, pid, state, sessionId, commandPreview } = record
-      const end = what === 'gone' ? await endOf(supervisor, record) : undefined
-      const { reason, exitCode, signal } = end ?? {}
-      if (context.json) {
-        const about = { type: 'run', at, what, runId, pid, state, sessionId, commandPreview }
-        context.printJson(end ? { ...about, reason, exitCode, signal } : about)
-      } else {
-        const how = end ? ` reason=${reason} exit=${exitOf(end)}` : ''
-        const about = `${at} ${what.toUpperCase()} run=${runId} pid=${pid}${how}`
-        context.print(printable(`${about} cmd=${JSON.stringify(commandPreview)}`))
-      }
+      if (what !== 'gone') printChange(context, at, what, record)
+      // Other lines do not wait for the end of this run.
+      else void endOf(supervisor, record).then((end) => printChange(context, at, what, record, end))
     }
     known = now
     for (const line of tail.read()) printLine(context, line)
+  }
+}
+
+/** Prints a change of a run. `end`: how it ended, if known. */
+function printChange(context: Context, at: string, what: string, record: RunRecord, end?: EndedRun): void {
+  const { runId, pid, state, sessionId, commandPreview } = record
+  const { reason, exitCode, signal } = end ?? {}
+  if (context.json) {
+    const about = { type: 'run', at, what, runId, pid, state, sessionId, commandPreview }
+    context.printJson(end ? { ...about, reason, exitCode, signal } : about)
+  } else {
+    const how = end ? ` reason=${reason} exit=${exitOf(end)}` : ''
+    const about = `${at} ${what.toUpperCase()} run=${runId} pid=${pid}${how}`
+    context.print(printable(`${about} cmd=${JSON.stringify(commandPreview)}`))
   }
 }
 

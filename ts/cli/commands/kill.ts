@@ -8,12 +8,7 @@ import { announce, COLUMNS, cellsOf, summaryOf } from './reap.js'
 export async function kill(context: Context): Promise<Outcome> {
   const { request, supervisor } = context
   const [name] = request.words
-  if (name !== undefined) {
-    const other = ['orphans', 'force'].find((flag) => request.flag(flag))
-    if (other) throw request.error(`a RUN and --${other} cannot be combined. Pass one of them`)
-    return cancel(context, 'SIGKILL')
-  }
-  if (!request.flag('orphans')) throw request.error('a RUN or --orphans is required')
+  if (name !== undefined) return cancel(context, 'SIGKILL')
   const dryRun = request.flag('dry-run')
   const options = { dryRun, force: request.flag('force'), ...given(context) }
   if (!dryRun) await announceAll(context, options)

@@ -1,7 +1,7 @@
 import type { EndedRun, SurveyedRun } from '../../../index.js'
 import type { Context, Outcome } from '../context.js'
 import { ENDED_COLUMNS, endedCells } from '../ended-display.js'
-import { asJson, COLUMNS, cellsOf, filterOf, shortIds } from '../run-display.js'
+import { asJson, COLUMNS, cellsOf, filterOf, noRuns, shortIds } from '../run-display.js'
 import { table } from '../text.js'
 
 export async function ps(context: Context): Promise<Outcome> {
@@ -17,7 +17,8 @@ export async function ps(context: Context): Promise<Outcome> {
     return 0
   }
   if (runs.length === 0) {
-    if (!context.problem.registryProblem) context.say(`No runs in ${context.supervisor.registryPath}.`)
+    if (!context.problem.registryProblem)
+      context.say(noRuns(context.request, context.supervisor.registryPath))
     return 0
   }
   context.print(...liveTable(context, runs, shortIds(runs.map(({ record }) => record.runId))))

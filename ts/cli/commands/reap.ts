@@ -57,14 +57,17 @@ export function cellsOf({ pid, runId, decision, outcome, reason, error, record }
     { text: runId },
     { text: record.startedAt > 0 ? formatAge(Date.now() - record.startedAt) : '?' },
     { text: STATUSES[decision] },
-    { text: outcome === 'planned' ? `would ${verb(decision)}` : outcome, colour: COLOURS[outcome] },
+    { text: outcomeText(decision, outcome), colour: COLOURS[outcome] },
     { text: error ?? reason },
     { text: record.commandPreview },
   ]
 }
 
-const verb = (decision: ReapDecision['decision']) =>
-  decision === 'drop' || decision === 'drop-reused' ? 'forget' : decision
+function outcomeText(decision: ReapDecision['decision'], outcome: ReapDecision['outcome']): string {
+  if (outcome === 'already-dead') return 'entry removed'
+  if (outcome !== 'planned') return outcome
+  return decision === 'drop' || decision === 'drop-reused' ? 'would remove entry' : `would ${decision}`
+}
 
 /** Returns the summary line. */
 export function summaryOf(report: ReapReport, dryRun: boolean): string {

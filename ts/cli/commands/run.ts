@@ -1,6 +1,8 @@
 import { constants } from 'node:os'
+import type { Readable, Writable } from 'node:stream'
 import type { OwnedProcess, RunExit, SpawnOwnedOptions } from '../../../index.js'
 import type { Context, Outcome } from '../context.js'
+import { isDirectoryProblem, withFlags } from '../library-errors.js'
 
 const [TIMED_OUT, NOT_OWNED, NOT_EXECUTABLE, NOT_FOUND] = [124, 125, 126, 127]
 /** Errors of the system, not of the command. */
@@ -18,32 +20,34 @@ export async function runCommand(context: Context): Promise<Outcome> {
     child = supervisor.spawnOwned(command, args, options)
   } catch (error) {
     stopForwarding()
-    say(`spawn-owned: ${(error as Error).message}`)
+    say(`spawn-owned: ${withFlags((error as Error).message)}`)
     return NOT_OWNED
   }
   const run = child
   const failure = new Promise<NodeJS.ErrnoException>((resolve) => run.on('error', resolve))
   const closed = new Promise((resolve) => run.once('close', resolve))
-  const disconnect = options.pty ? connect(run) : () => {}
+  const disconnect = options.stdio === 'inherit' ? () => {} : connect(run)
   const exit = await run.wait()
-  // The last output can arrive after the exit.
-  if (options.pty && exit.reason !== 'spawn-error') await closed
-  disconnect()
+  // No process is left to forward signals to. A reader that hangs must not keep Ctrl-C from working.
   stopForwarding()
+  // The last output can arrive after the exit.
+  if (exit.reason !== 'spawn-error') await closed
+  disconnect()
   return exit.reason === 'spawn-error' ? explain(context, await failure) : report(context, exit)
 }
 
 function optionsOf({ request }: Context): SpawnOwnedOptions {
   const { stdin, stdout } = process
-  if (request.flag('pty') && request.flag('no-pty'))
-    throw request.error('--pty and --no-pty cannot be combined. Pass one of them')
   // A kept run outlives this process, but a terminal of this process does not.
   const atTerminal = stdin.isTTY && stdout.isTTY && !request.flag('keep')
   const pty = request.flag('pty') || (atTerminal && !request.flag('no-pty'))
   const [memoryBytes, processes] = [request.number('memory'), request.number('processes')]
+  const noOutputTimeoutMs = request.number('no-output-timeout')
+  // The time without output can only be measured on pipes that this process reads.
+  const stdio = noOutputTimeoutMs ? ['inherit', 'pipe', 'pipe'] : 'inherit'
   const given: Partial<Record<keyof SpawnOwnedOptions, unknown>> = {
     timeoutMs: request.number('timeout'),
-    noOutputTimeoutMs: request.number('no-output-timeout'),
+    noOutputTimeoutMs,
     graceMs: request.number('grace'),
     runId: request.text('run-id'),
     sessionId: request.text('session'),
@@ -53,8 +57,10 @@ function optionsOf({ request }: Context): SpawnOwnedOptions {
     limits: memoryBytes === undefined && processes === undefined ? undefined : { memoryBytes, processes },
     replaceExistingScope: request.flag('replace') || undefined,
     onOwnerExit: request.flag('keep') ? 'keep' : undefined,
-    pty: pty ? { cols: stdout.columns || 80, rows: stdout.rows || 24, name: process.env.TERM } : undefined,
-    stdio: pty ? undefined : 'inherit',
+    pty: pty
+      ? { cols: stdout.columns || 80, rows: stdout.rows || 24, name: process.env.TERM || undefined }
+      : undefined,
+    stdio: pty ? undefined : stdio,
   }
   return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined))
 }
@@ -75,10 +81,15 @@ function forwardSignals(child: () => OwnedProcess | undefined, { say }: Context)
 }
 
 /**
- * Connects this terminal with the terminal of the run. Returns a function that disconnects them.
+ * Copies the output of the run to this process, and the input to its terminal, if it has one.
+ *
+ * Returns a function that ends that.
  */
 function connect(child: OwnedProcess): () => void {
-  const { stdin, stdout } = process
+  const { stdin, stdout, stderr } = process
+  copy(child.stdout, stdout)
+  copy(child.stderr, stderr)
+  if (!child.stdin) return () => {}
   const resize = () => {
     try {
       child.resize(stdout.columns, stdout.rows)
@@ -86,13 +97,10 @@ function connect(child: OwnedProcess): () => void {
       // The run has ended meanwhile.
     }
   }
-  // Without streams the command was not started. `runCommand` reports that.
-  if (!child.stdin || !child.stdout) return () => {}
   if (stdin.isTTY) stdin.setRawMode(true)
   // Ignore input after the end of the run.
   child.stdin.on('error', () => {})
   stdin.pipe(child.stdin, { end: !stdin.isTTY })
-  child.stdout.pipe(stdout, { end: false })
   stdout.on('resize', resize)
   return () => {
     stdin.unpipe()
@@ -102,8 +110,20 @@ function connect(child: OwnedProcess): () => void {
   }
 }
 
+/**
+ * Copies an output. If the reader of this process is gone, the command gets EPIPE too.
+ *
+ * A command that was not started has no output.
+ */
+function copy(from: Readable | null, to: Writable): void {
+  if (!from) return
+  from.pipe(to, { end: false })
+  to.once('error', () => from.destroy())
+}
+
 function explain({ say }: Context, { code, message }: NodeJS.ErrnoException): Outcome {
-  say(`spawn-owned: ${message}`)
+  say(`spawn-owned: ${withFlags(message)}`)
+  if (isDirectoryProblem(message)) return NOT_OWNED
   if (code === 'ENOENT') return NOT_FOUND
   return TEMPORARY.has(code ?? '') ? NOT_OWNED : NOT_EXECUTABLE
 }

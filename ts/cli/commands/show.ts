@@ -8,14 +8,12 @@ import { treeOf } from './tree.js'
 
 export async function show(context: Context): Promise<Outcome> {
   const [name] = context.request.words as [string]
-  const live = await context.supervisor.survey()
-  const ended = context.request.command.name === 'inspect' ? await endedRun(context, live, name) : undefined
-  if (ended) {
-    if (context.json) context.printJson({ ...ended, state: 'exited', ...context.problem })
-    else context.print(...linesOf(context, endedFacts(ended)))
+  const run = named(await allRuns(context), name)
+  if (!('members' in run)) {
+    if (context.json) context.printJson({ ...run.record, state: 'exited', ...context.problem })
+    else context.print(...linesOf(context, endedFacts(run.record)))
     return 0
   }
-  const run = named(live, name)
   if (context.json) {
     context.printJson({ ...asJson(run), ...context.problem })
     return 0
@@ -28,22 +26,13 @@ export async function show(context: Context): Promise<Outcome> {
   return 0
 }
 
-/** Returns the ended run with this id or prefix, if no live run has it. */
-async function endedRun(
-  context: Context,
-  live: readonly SurveyedRun[],
-  name: string,
-): Promise<EndedRun | undefined> {
-  if (live.some(({ record }) => record.runId.startsWith(name))) return undefined
-  const ended = (await context.supervisor.history()).filter(({ runId }) => runId.startsWith(name))
-  // An id can be used again. Its latest run counts.
-  const latest = [...new Map(ended.map((run) => [run.runId, run])).values()]
-  return latest.length === 0
-    ? undefined
-    : named(
-        latest.map((run) => ({ record: run })),
-        name,
-      ).record
+/** Returns the live runs, and the ended ones whose id no later run has. */
+async function allRuns({ supervisor }: Context): Promise<(SurveyedRun | { record: EndedRun })[]> {
+  const [live, ended] = [await supervisor.survey(), await supervisor.history()]
+  const latest = new Map<string, SurveyedRun | { record: EndedRun }>()
+  for (const record of ended) latest.set(record.runId, { record })
+  for (const run of live) latest.set(run.record.runId, run)
+  return [...latest.values()]
 }
 
 function linesOf({ paint }: Context, facts: readonly [name: string, value: string][]): string[] {
@@ -68,8 +57,9 @@ function factsOf(run: SurveyedRun, now: number): [name: string, value: string][]
     ['metadata', record.metadata === undefined ? undefined : JSON.stringify(record.metadata)],
     ['started', at(record.startedAt)],
     ['last output', record.lastOutputAtMs ? at(record.lastOutputAtMs) : undefined],
-    ['root', `${record.pid} (${record.startToken ?? 'no start token'})`],
-    ['owner', `${record.botPid}, ${owner === 'me' ? 'this process' : owner}`],
+    ['root', `pid ${record.pid}`],
+    ['start token', record.startToken],
+    ['owner', `bot ${record.botPid}, ${owner === 'me' ? 'this process' : owner}`],
     ['lease until', record.leaseExpiresAtMs ? new Date(record.leaseExpiresAtMs).toISOString() : undefined],
     ['containment', record.containment],
     ['cgroup', record.cgroup],

@@ -4,9 +4,6 @@ import { COLUMNS, cellsOf, shortIds, totalsOf } from '../run-display.js'
 import { counted, padded, printable, table, truncated } from '../text.js'
 
 const DEFAULT_INTERVAL_MS = 1000
-const SHORTEST_MS = 50
-/** The longest delay of a timer. */
-const LONGEST_MS = 2 ** 31 - 1
 const [ENTER, LEAVE] = ['\x1b[?1049h\x1b[?25l', '\x1b[?25h\x1b[?1049l']
 const [HOME, CLEAR_LINE, CLEAR_BELOW] = ['\x1b[H', '\x1b[K', '\x1b[J']
 /** The input of one key: an escape sequence (arrows), or a character. */
@@ -36,7 +33,7 @@ export async function top(context: Context): Promise<Outcome> {
   // Restores the screen on every exit of this process.
   process.once('exit', leave)
   try {
-    await screen.show(Math.max(SHORTEST_MS, request.number('interval') ?? DEFAULT_INTERVAL_MS))
+    await screen.show(request.number('interval') ?? DEFAULT_INTERVAL_MS)
   } finally {
     stdin.setRawMode(false)
     process.off('exit', leave)
@@ -202,7 +199,7 @@ class Keys {
     const other =
       typeof what === 'number'
         ? new Promise<'time'>((resolve) => {
-            timer = setTimeout(resolve, Math.min(what, LONGEST_MS), 'time')
+            timer = setTimeout(resolve, what, 'time')
           })
         : what.then(() => 'looked' as const)
     try {

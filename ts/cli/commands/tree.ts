@@ -1,6 +1,6 @@
 import type { SurveyedProcess, SurveyedRun } from '../../../index.js'
 import type { Context, Outcome } from '../context.js'
-import { asJson, filterOf, named } from '../run-display.js'
+import { asJson, filterOf, named, noRuns } from '../run-display.js'
 import { type Cell, joined, type Paint, printable, truncated } from '../text.js'
 import { formatAge, formatBytes, formatCpu } from '../units.js'
 
@@ -11,7 +11,7 @@ export async function tree(context: Context): Promise<Outcome> {
   const runs = name === undefined ? all : [named(all, name)]
   if (context.json) context.printJson({ runs: runs.map(asJson), ...context.problem })
   else if (runs.length > 0) context.print(...runs.flatMap((run) => treeOf(run, context.paint, context.width)))
-  else if (!context.problem.registryProblem) context.say(`No runs in ${supervisor.registryPath}.`)
+  else if (!context.problem.registryProblem) context.say(noRuns(request, supervisor.registryPath))
   return 0
 }
 

@@ -22,7 +22,10 @@ export async function watch(context: Context): Promise<Outcome> {
     ...(intervalMs !== undefined && { intervalMs }),
     ...(maxAgeMs !== undefined && { maxAgeMs }),
   })
-  if (!context.json) context.say(`Watching ${supervisor.registryPath}. Press Ctrl-C to stop.`)
+  if (!context.json) {
+    const effect = request.flag('auto-kill') ? 'Orphans are terminated.' : 'Orphans are only reported.'
+    context.say(`Watching ${supervisor.registryPath}. ${effect} Press Ctrl-C to stop.`)
+  }
   // The watch itself does not keep the event loop alive.
   const awake = setInterval(() => {}, 2 ** 30)
   await new Promise<void>((resolve) => {
