@@ -1,26 +1,17 @@
 // Stands in for the claude executable: speaks the SDK's protocol (lines of JSON, both ways) and knows these prompts.
 // `hello`: answers. `tools`: starts what STAND_IN_TOOLS says, as Claude Code does, and answers. `work`: the same, but never answers; an
 // interrupt ends the turn. `crash`: exits with 3. Like Claude Code it leaves when its stdin ends, unless STAND_IN_STAYS is set.
-import { spawn } from 'node:child_process'
-import { openSync, writeSync } from 'node:fs'
 import { createInterface } from 'node:readline'
+import { startTools, stay } from './stand-in.mjs'
 
-const { STAND_IN_WITNESS, STAND_IN_TOOLS = '[]', STAND_IN_STAYS } = process.env
 const session_id = '00000000-0000-4000-8000-000000000000'
 let isWorking = false
 
-if (STAND_IN_WITNESS) writeSync(openSync(STAND_IN_WITNESS, 'a'), 'r')
-if (STAND_IN_STAYS) setInterval(() => {}, 2 ** 30)
+if (process.env.STAND_IN_STAYS) stay()
 
 const say = (message) => process.stdout.write(`${JSON.stringify({ session_id, ...message })}\n`)
 const answer = (request_id, response = {}) =>
   say({ type: 'control_response', response: { subtype: 'success', request_id, response } })
-
-/** In sessions of their own, out of reach of a signal to the agent's group. */
-function startTools() {
-  for (const [command, ...args] of JSON.parse(STAND_IN_TOOLS))
-    spawn(command, args, { detached: true, stdio: 'ignore' }).unref()
-}
 
 function reply(text) {
   const message = { id: 'm', type: 'message', role: 'assistant', content: [{ type: 'text', text }] }
