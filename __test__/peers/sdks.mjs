@@ -16,7 +16,9 @@ async function readAll(events) {
 
 const copilot = async () => {
   const { approveAll, CopilotClient, RuntimeConnection } = await import('@github/copilot-sdk')
-  const client = new CopilotClient({ connection: RuntimeConnection.forStdio({ path: standInFor('copilot') }) })
+  const client = new CopilotClient({
+    connection: RuntimeConnection.forStdio({ path: standInFor('copilot') }),
+  })
   const session = await client.createSession({ onPermissionRequest: approveAll })
   await session.send('work')
   return client
