@@ -1,6 +1,8 @@
 // How each library is told to start a command, as its own documentation has it.
+const withExeca = ({ execa }, file, args) => execa(file, args)
 const libraries = {
-  execa: ({ execa }, file, args) => execa(file, args),
+  execa: withExeca,
+  'execa-9': withExeca,
   'cross-spawn': ({ default: imported, spawn }, file, args) => (imported ?? spawn)(file, args),
   tinyexec: ({ x }, file, args) => x(file, args),
   zx: ({ $ }, file, args) => $`${file} ${args}`,
