@@ -1,12 +1,14 @@
 /**
  * npm run bench [-- --quick] [-- --only stall,throughput] [-- --breakdown] [-- --variants]
- *   [-- --growth [--dimension 'foreign processes']]
+ *   [-- --growth [--dimension 'foreign processes']] [-- --node 24]
  *
  * --quick      fewer samples, a minute or two
  * --only       a comma-separated list of benchmarks
  * --growth     only how costs grow with the bot, its runs, its registry, its trees and the host
  * --dimension  with --growth: measure only this one, and keep the earlier results of the others
  * --breakdown  only the steps of a spawn call; needs root
+ * --node       measure in this major version of Node, from npm. execa 10 needs 22 or newer, and is
+ *              left out in older versions
  * --variants   compare the ways of starting a keeper, instead of the targets
  *
  * A whole run measures the targets, the growth and the breakdown in about ten minutes. It
@@ -20,6 +22,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
+import { install, runtimes } from '../scripts/runtimes/runtimes.mjs'
+import { run } from '../scripts/tools.mjs'
 import * as burst from './benchmarks/burst.mjs'
 import * as cancel from './benchmarks/cancel.mjs'
 import * as importCost from './benchmarks/import.mjs'
@@ -51,8 +55,10 @@ const { values: options } = parseArgs({
     dimension: { type: 'string' },
     breakdown: { type: 'boolean', default: false },
     variants: { type: 'boolean', default: false },
+    node: { type: 'string' },
   },
 })
+if (options.node !== undefined) inNode(options.node)
 const isWhole = !(options.only || options.growth || options.breakdown || options.variants)
 const chosen = choose(options)
 // The measured bots must not use the registry of the user who runs this.
@@ -119,6 +125,24 @@ async function reportBreakdown() {
     `# Where a spawn call spends its time\n\n${subtitle}. Microseconds while the kernel traces it; averages of the calmer half.\n\n![The same as a plot](breakdown.svg)\n\n${table}`,
   )
   put('breakdown', 'svg', steps(bars, { title: 'Where a spawn call spends its time (50 MB bot)', subtitle }))
+}
+
+/** Runs this program in that version of Node, and does not return. */
+function inNode(major) {
+  const runtime = runtimes.find(({ name }) => name === `node${major}`)
+  if (runtime === undefined) {
+    console.error(`unknown version of Node: ${major}. See scripts/runtimes/runtimes.mjs`)
+    process.exit(2)
+  }
+  const { node: _, ...others } = options
+  const args = Object.entries(others).flatMap(([name, value]) => argument(name, value))
+  run(install(runtime).program, [fileURLToPath(import.meta.url), ...args])
+  process.exit()
+}
+
+function argument(name, value) {
+  if (typeof value === 'string') return [`--${name}`, value]
+  return value ? [`--${name}`] : []
 }
 
 function choose({ only, variants }) {

@@ -8,6 +8,7 @@ import { createSpawner, spawnClaudeCodeProcess } from 'spawn-owned/claude-agent-
 import { importPeer } from '../peers/index.mjs'
 import { assertAlive, assertGone, freshRegistry, supervise } from '../support/bots.mjs'
 import { assert, FOR_EVER, openWitness, program } from '../support/prelude.mjs'
+import { standIn } from '../support/stand-ins.mjs'
 import { isWindows, NO_SESSIONS, posixTests } from '../support/system.mjs'
 
 const { describe, test: anyTest } = posixTests(NO_SESSIONS)
@@ -18,30 +19,6 @@ const options = { timeout: 300_000 }
 /** Shorter than the time limit after which the fixtures end themselves. */
 const test = (name, body) => anyTest(name, { timeout: 45_000 }, body)
 const GONE_WITHIN_MS = 30_000
-
-/** The environment of a stand-in with two tools: a shell in its own session, and a daemon. */
-function standIn(t, more) {
-  const [agent, tools] = [openWitness(t), openWitness(t)]
-  const commands = ['stays', 'double-fork-daemon'].map((name) => [program(name), tools.path])
-  const env = {
-    ...process.env,
-    STAND_IN_WITNESS: agent.path,
-    STAND_IN_TOOLS: JSON.stringify(commands),
-    ...more,
-  }
-  return {
-    agent,
-    tools,
-    env,
-    toolsRun: () => Promise.all([agent.ready(1), tools.ready(3)]),
-    assertAllGone() {
-      for (const witness of [agent, tools]) {
-        witness.release()
-        assertGone(witness)
-      }
-    },
-  }
-}
 
 /** Starts a query whose agent is that stand-in. `exit` is the run's wait(). */
 function ask(prompt, { env }, { spawner = {}, ...more } = {}) {

@@ -33,6 +33,12 @@ const options = nodeOnly(NOT_NODES_OPTIONS, { timeout: 120_000 })
 const onPosix = nodeOnly(NOT_NODES_OPTIONS, posixOnly(ENDS_WITH_PARENT, { timeout: 120_000 }))
 const tree = treeNamed('double-fork-daemon')
 
+/** Options of a test that needs execa 10. */
+function forExeca10(options) {
+  const isTooOld = Number.parseInt(process.versions.node, 10) < 22
+  return { ...options, skip: options.skip || (isTooOld && 'execa 10 needs Node 22 or newer') }
+}
+
 const environment = (more) => ({ ...process.env, SPAWN_OWNED_REGISTRY: freshRegistry(), ...more })
 
 /**
@@ -64,14 +70,14 @@ async function standing(t, nodeArgs, bot, { cwd = root } = {}) {
 }
 
 /** Defines two tests that show the effect of the hook: with and without it. */
-function testWithAndWithoutHook(name, bot, nodeArgs, more) {
-  test(`${name}, and no process of the daemon is left`, onPosix, async (t) => {
+function testWithAndWithoutHook(name, bot, nodeArgs, { options = onPosix, ...more } = {}) {
+  test(`${name}, and no process of the daemon is left`, options, async (t) => {
     const { witness, bot: child } = await standing(t, nodeArgs, bot, more)
     child.kill('SIGKILL')
     await witness.gone(30_000)
   })
 
-  test(`${name}, and without the hook the daemon lives on`, onPosix, async (t) => {
+  test(`${name}, and without the hook the daemon lives on`, options, async (t) => {
     const { witness, bot: child } = await standing(t, [], bot, more)
     child.kill('SIGKILL')
     await once(child, 'exit')
@@ -85,13 +91,62 @@ describe('a bot is SIGKILLed that has started a daemon with', { concurrency: 2 }
   const bot = (way) => [script('bot-of-child-process.mjs'), 'node:child_process', way]
   for (const way of Object.keys(waysToStart)) testWithAndWithoutHook(way, bot(way), IMPORT)
 
-  const libraries = { mjs: ['execa', 'cross-spawn', 'tinyexec', 'zx'], cjs: ['cross-spawn', 'zx'] }
+  const libraries = {
+    mjs: ['execa', 'execa-9', 'cross-spawn', 'tinyexec', 'zx'],
+    cjs: ['cross-spawn', 'zx'],
+  }
   const hooks = { mjs: IMPORT, cjs: REQUIRE }
   for (const [kind, names] of Object.entries(libraries)) {
     for (const name of names) {
       const command = [join(peers, `bot-of-a-library.${kind}`), name]
-      testWithAndWithoutHook(`${name} (${kind})`, command, hooks[kind], { cwd: peers })
+      const options = name === 'execa' ? forExeca10(onPosix) : onPosix
+      testWithAndWithoutHook(`${name} (${kind})`, command, hooks[kind], { cwd: peers, options })
     }
+  }
+})
+
+describe('with execa 10, the owned process', { concurrency: 2 }, () => {
+  const cwd = peers
+  const start = (settings) => `import { execa } from 'execa'
+    const [file, ...args] = process.argv.slice(1)
+    const subprocess = execa(file, args, { reject: false, ${settings} })`
+  const print = (value) => `console.log(JSON.stringify(${value}))`
+  const inBot = (code, args = ['cat']) =>
+    outputOf([...IMPORT, '--input-type=module', '-e', code, '--', ...args], { cwd })
+
+  test('is nodeChildProcess, with the options of a run', forExeca10(options), async () => {
+    const code = `${start("sessionId: 'chat-7'")}
+      import { list } from 'spawn-owned'
+      const [{ sessionId }] = list()
+      const { reason } = await subprocess.nodeChildProcess.cancel()
+      ${print('[sessionId, reason, (await subprocess).signal]')}`
+    assert.deepEqual(await inBot(code), ['chat-7', 'manual-cancel', 'SIGTERM'])
+  })
+
+  for (const settings of ['', "killDescendants: true, onLeaderExit: 'kill'"]) {
+    test(`leaves nothing after kill() with the options {${settings}}`, forExeca10(onPosix), async (t) => {
+      const witness = openWitness(t)
+      const [file, args] = tree.command(witness.path)
+      // The bot ends the tree when the test says so.
+      const code = `${start(`stdio: 'ignore', ${settings}`)}
+        process.stdin.once('data', () => subprocess.kill())
+        await subprocess
+        await subprocess.nodeChildProcess.wait()
+        process.stdin.destroy()`
+      const bot = spawn(
+        process.execPath,
+        [...IMPORT, '--input-type=module', '-e', code, '--', file, ...args],
+        {
+          ...{ cwd, env: environment(), stdio: ['pipe', 'ignore', 'inherit'] },
+        },
+      )
+      t.after(() => bot.kill('SIGKILL'))
+      await witness.ready(tree.ready)
+      bot.stdin.write('end')
+      const [exitCode] = await once(bot, 'exit')
+      assert.equal(exitCode, 0)
+      assert.ok(witness.isGone())
+    })
   }
 })
 

@@ -17,6 +17,7 @@ const runnable = compiled.filter(({ compiledOnly }) => compiledOnly === undefine
 /** The packages of other authors that snippets import. */
 const uses = [
   ...['@agentclientprotocol/sdk', '@anthropic-ai/claude-agent-sdk', '@anthropic-ai/sdk', 'zod'],
+  ...['@github/copilot-sdk', '@openai/codex-sdk', '@opencode-ai/sdk', 'vscode-jsonrpc'],
   ...['client', 'core', 'sdk'].map((name) => `@modelcontextprotocol/${name}`),
 ]
 const peers = fileURLToPath(new URL('../peers/node_modules', import.meta.url))

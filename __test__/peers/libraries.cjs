@@ -1,6 +1,8 @@
 // How to start a command with each library, as its documentation says.
+const withExeca = ({ execa }, file, args) => execa(file, args)
 const libraries = {
-  execa: ({ execa }, file, args) => execa(file, args),
+  execa: withExeca,
+  'execa-9': withExeca,
   'cross-spawn': ({ default: imported, spawn }, file, args) => (imported ?? spawn)(file, args),
   tinyexec: ({ x }, file, args) => x(file, args),
   zx: ({ $ }, file, args) => $`${file} ${args}`,

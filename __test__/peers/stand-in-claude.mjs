@@ -5,26 +5,17 @@
 //   work    the same, but never answers; an interrupt ends the turn
 //   crash   exits with 3
 // Like Claude Code it exits at the end of its stdin, unless STAND_IN_STAYS is set.
-import { spawn } from 'node:child_process'
-import { openSync, writeSync } from 'node:fs'
 import { createInterface } from 'node:readline'
+import { startTools, stay } from './stand-in.mjs'
 
-const { STAND_IN_WITNESS, STAND_IN_TOOLS = '[]', STAND_IN_STAYS } = process.env
 const session_id = '00000000-0000-4000-8000-000000000000'
 let isWorking = false
 
-if (STAND_IN_WITNESS) writeSync(openSync(STAND_IN_WITNESS, 'a'), 'r')
-if (STAND_IN_STAYS) setInterval(() => {}, 2 ** 30)
+if (process.env.STAND_IN_STAYS) stay()
 
 const say = (message) => process.stdout.write(`${JSON.stringify({ session_id, ...message })}\n`)
 const answer = (request_id, response = {}) =>
   say({ type: 'control_response', response: { subtype: 'success', request_id, response } })
-
-/** Starts them in their own sessions: a signal to the agent's group does not reach them. */
-function startTools() {
-  for (const [command, ...args] of JSON.parse(STAND_IN_TOOLS))
-    spawn(command, args, { detached: true, stdio: 'ignore' }).unref()
-}
 
 function reply(text) {
   const message = { id: 'm', type: 'message', role: 'assistant', content: [{ type: 'text', text }] }

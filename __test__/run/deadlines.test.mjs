@@ -18,14 +18,7 @@ import {
   supervise,
   until,
 } from '../support/bots.mjs'
-import {
-  assertSilenced,
-  FOR_EVER,
-  LONG_MS,
-  SILENCE_MS,
-  silent,
-  standing,
-} from '../support/deadlines.mjs'
+import { assertSilenced, FOR_EVER, LONG_MS, SILENCE_MS, silent, standing } from '../support/deadlines.mjs'
 import { assert, describe, openWitness, options, program, test } from '../support/prelude.mjs'
 import {
   isWindows,

@@ -199,7 +199,7 @@ describe('the options of a run', options, () => {
   })
 
   /**
-   * Options of Node's own functions, execa 9 and earlier, cross-spawn, tinyexec, nano-spawn, zx and
+   * Options of Node's own functions, execa 10 and earlier, cross-spawn, tinyexec, nano-spawn, zx and
    * node-pty.
    */
   const foreign = [
@@ -213,6 +213,7 @@ describe('the options of a run', options, () => {
       'cleanup',
       'extendEnv',
       'forceKillAfterDelay',
+      'killDescendants',
     ],
     ...[
       'forceKillAfterTimeout',

@@ -31,7 +31,8 @@ const loaders = {
     return (command, args, options) => {
       const subprocess = execa(command, args, { reject: false, buffer: false, ...options })
       subprocess.catch(() => {})
-      return subprocess
+      const { nodeChildProcess } = subprocess
+      return Object.assign(nodeChildProcess, { killDescendants: () => subprocess.kill() })
     }
   },
 }
@@ -40,7 +41,7 @@ export function loadSubject(name) {
   return loaders[name]()
 }
 
-/** Each major version of execa needs a newer Node. Where it cannot be imported, it is left out. */
+/** execa 10 needs Node 22. Where it cannot be imported, it is left out. */
 export async function availableSubjects(names) {
   const found = []
   for (const name of names) {
@@ -49,6 +50,7 @@ export async function availableSubjects(names) {
       found.push(name)
     } catch (error) {
       if (name !== EXECA) throw error
+      console.error('  execa is left out: it needs Node 22 or newer (--node 24)')
     }
   }
   return found

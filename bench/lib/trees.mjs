@@ -35,6 +35,7 @@ export async function cancelTree(start, { program, directory, middle, leaves, mo
   const child = start(program, [place, mode, String(middle), String(leaves)], {
     stdio: 'ignore',
     detached: how === GROUP,
+    ...(how === EXECA && { killDescendants: true }),
   })
   child.once('error', () => {})
   try {
@@ -62,5 +63,5 @@ const end = {
     return new Promise((resolve) => treeKill(child.pid, undefined, resolve))
   },
   [GROUP]: (child) => process.kill(-child.pid),
-  [EXECA]: (child) => child.kill(),
+  [EXECA]: (child) => child.killDescendants(),
 }

@@ -14,18 +14,18 @@ import {
   type ResourceMetrics,
 } from '@opentelemetry/sdk-metrics'
 import {
-  BasicTracerProvider,
   InMemorySpanExporter,
   type ReadableSpan,
   SimpleSpanProcessor,
-} from '@opentelemetry/sdk-trace-base'
+  TracerProvider,
+} from '@opentelemetry/sdk-trace'
 import { createSupervisor, type SpawnOwnedOptions } from 'spawn-owned'
 import { observe } from './observe.mts'
 
 // A real bot uses OTLP exporters instead.
 const spanExporter = new InMemorySpanExporter()
 const metricExporter = new InMemoryMetricExporter(AggregationTemporality.CUMULATIVE)
-const tracers = new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(spanExporter)] })
+const tracers = new TracerProvider({ spanProcessors: [new SimpleSpanProcessor({ exporter: spanExporter })] })
 const reader = new PeriodicExportingMetricReader({ exporter: metricExporter, exportIntervalMillis: 60_000 })
 const meters = new MeterProvider({ readers: [reader] })
 
@@ -50,7 +50,7 @@ await sh('sleep 60', { timeoutMs: 3000 }).wait()
 await sh('sleep 60').cancel()
 await supervisor.spawnOwned('no-such-agent').wait()
 
-await meters.forceFlush()
+await Promise.all([tracers.forceFlush(), meters.forceFlush()])
 stop()
 print(spanExporter.getFinishedSpans(), figures(metricExporter.getMetrics()))
 await Promise.all([tracers.shutdown(), meters.shutdown()])

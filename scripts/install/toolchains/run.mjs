@@ -2,6 +2,7 @@
 import { mkdtempSync, rmSync, symlinkSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 import { fetchTools } from '../../fetch.mjs'
 import { root, say } from '../../tools.mjs'
 import { createProject, inProject } from '../project.mjs'
@@ -41,7 +42,18 @@ export async function runToolchains({ registry, versions, all, only }) {
       await inProject(project, 'npm', ['install', '--ignore-scripts', '--no-audit', '--no-fund'])
       console.log(`install: ${name}: ${await check(project, tools)}`)
     } finally {
-      rmSync(outside, { recursive: true, force: true, maxRetries: 10 })
+      await remove(outside)
     }
+  }
+}
+
+/** A keeper that outlives its bot for a moment may still write to the registry in this folder. */
+async function remove(folder, attempts = 100) {
+  try {
+    rmSync(folder, { recursive: true, force: true })
+  } catch (error) {
+    if (error.code !== 'ENOTEMPTY' || attempts === 1) throw error
+    await delay(50)
+    await remove(folder, attempts - 1)
   }
 }

@@ -33,12 +33,16 @@ export const testRunners = {
         "import { expect, test, vi } from 'vitest'\nimport { createSupervisor } from 'spawn-owned'\n"
       write(project, 'real.test.mjs', imports + tests(''))
       write(project, 'fake.test.mjs', imports + tests('vi.useFakeTimers()'))
+      // Before the package is loaded.
+      const late = "import { expect, test, vi } from 'vitest'\n"
+      const load = "vi.useFakeTimers()\n  const { createSupervisor } = await import('spawn-owned')"
+      write(project, 'late.test.mjs', late + tests(load))
       const vitest = join(tools, 'vitest', 'vitest.mjs')
       for (const pool of ['forks', 'threads', 'vmThreads', 'vmForks'])
         await inProject(project, node, [vitest, 'run', '--pool', pool, '--root', project], {
           env: { REGISTRY: join(project, pool, 'registry.json') },
         })
-      return 'pools forks, threads, vmThreads and vmForks, with real and fake timers'
+      return 'pools forks, threads, vmThreads and vmForks, with real and fake timers, also before the import'
     },
   },
 
@@ -48,6 +52,7 @@ export const testRunners = {
       const imports = "const { createSupervisor } = require('spawn-owned')\n"
       write(project, 'real.test.js', imports + tests(''))
       write(project, 'fake.test.js', imports + tests('jest.useFakeTimers()'))
+      write(project, 'legacy.test.js', imports + tests('jest.useFakeTimers({ legacyFakeTimers: true })'))
       write(
         project,
         'idle.test.js',
@@ -57,7 +62,7 @@ export const testRunners = {
       const env = { REGISTRY: join(project, 'data', 'registry.json') }
       const run = (...args) =>
         inProject(project, node, [jest, '--rootDir', project, ...args], { env, withErrors: true })
-      await run('real', 'fake')
+      await run('real', 'fake', 'legacy')
       // Before the package is loaded.
       await run(
         'real',

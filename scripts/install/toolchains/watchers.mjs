@@ -50,7 +50,10 @@ function openBot(project) {
   }
 }
 
-/** Runs a watcher in the project while `action` runs, and ends it. No bot is alive afterwards. */
+/**
+ * Runs a watcher in the project while `action` runs, and ends it. No bot is alive afterwards. Resolves
+ * with what the watcher has printed.
+ */
 async function watching(project, args, action) {
   const env = { PATH: process.env.PATH, HOME: join(project, 'home'), CI: '1' }
   const watcher = spawn(node, args, { cwd: project, env, stdio: ['ignore', 'pipe', 'pipe'] })
@@ -70,23 +73,44 @@ async function watching(project, args, action) {
   }
   const alive = linesOf(join(project, 'starts.log')).filter((pid) => existsSync(`/proc/${pid}`))
   assert.deepEqual(alive, [], 'a bot is alive after its watcher')
+  return said
 }
+
+/** The watcher restarts the bot when its code changes, and not when the registry changes. */
+async function restartsForCodeOnly(project, args) {
+  const { starts, rounds, change } = openBot(project)
+  await watching(project, args, async () => {
+    await rounds(3)
+    assert.equal(starts(), 1, 'the registry has restarted the bot')
+    change()
+    await until(() => starts() === 2, 'the watcher has restarted the changed bot')
+    await rounds(2)
+    assert.equal(starts(), 2)
+  })
+}
+
+/** A bot inside of Vite's development server, as a plugin has it. It prints that Vite watches the registry. */
+const viteConfig = `
+import { createRequire } from 'node:module'
+const bot = {
+  name: 'bot',
+  configureServer(server) {
+    createRequire(import.meta.url)('./bot.cjs')
+    server.watcher.on('all', (_, file) => {
+      if (file.endsWith('process-registry.json')) console.log('the registry has changed')
+    })
+  },
+}
+export default { plugins: [bot] }
+`
 
 export const watchers = {
   nodemon: {
     packages: { nodemon: '3.1.14' },
     async check(project, tools) {
-      const { starts, rounds, change } = openBot(project)
       // As documented: without it, each change of the registry is a restart.
       writeFileSync(join(project, 'nodemon.json'), JSON.stringify({ ignore: ['data/'], ext: 'cjs,json' }))
-      await watching(project, [join(tools, 'nodemon', 'bin', 'nodemon.js'), 'bot.cjs'], async () => {
-        await rounds(5)
-        assert.equal(starts(), 1, 'the registry has restarted the bot')
-        change()
-        await until(() => starts() === 2, 'nodemon has restarted the changed bot')
-        await rounds(2)
-        assert.equal(starts(), 2)
-      })
+      await restartsForCodeOnly(project, [join(tools, 'nodemon', 'bin', 'nodemon.js'), 'bot.cjs'])
       return 'restarts for changed code, and not for the registry (ignored, as documented)'
     },
   },
@@ -94,16 +118,32 @@ export const watchers = {
   'node-watch': {
     isShort: true,
     async check(project) {
-      const { starts, rounds, change } = openBot(project)
-      await watching(project, ['--watch', 'bot.cjs'], async () => {
-        await rounds(3)
-        assert.equal(starts(), 1)
-        change()
-        await until(() => starts() === 2, 'node --watch has restarted the changed bot')
-        await rounds(2)
-        assert.equal(starts(), 2)
-      })
+      await restartsForCodeOnly(project, ['--watch', 'bot.cjs'])
       return 'node --watch restarts for changed code, and not for the registry'
+    },
+  },
+
+  'tsx-watch': {
+    packages: { tsx: '4.23.15' },
+    async check(project, tools) {
+      await restartsForCodeOnly(project, [join(tools, 'tsx', 'dist', 'cli.mjs'), 'watch', 'bot.cjs'])
+      return 'tsx watch restarts for changed code, and not for the registry'
+    },
+  },
+
+  'vite-dev': {
+    packages: { vite: '8.3.8' },
+    async check(project, tools) {
+      const { starts, rounds } = openBot(project)
+      writeFileSync(join(project, 'vite.config.mjs'), viteConfig)
+      writeFileSync(join(project, 'index.html'), '<script type="module" src="/main.js"></script>\n')
+      writeFileSync(join(project, 'main.js'), 'console.log(1)\n')
+      const vite = [join(tools, 'vite', 'bin', 'vite.js'), '--port', '0', '--clearScreen', 'false']
+      const said = await watching(project, vite, () => rounds(5))
+      assert.equal(starts(), 1)
+      assert.match(said, /the registry has changed/, 'Vite does not watch the registry')
+      assert.doesNotMatch(said, /reload|restart/)
+      return 'the development server neither reloads nor restarts when the registry changes'
     },
   },
 
