@@ -8,7 +8,7 @@ import { freshRegistry } from '../support/bots.mjs'
 import { cli, spawnOwnedCli as so } from '../support/cli.mjs'
 import { withoutNamespace } from '../support/namespace.mjs'
 import { describe, sources, test } from '../support/sources.mjs'
-import { NO_SHELL, posixOnly } from '../support/system.mjs'
+import { NO_SHELL, posixOnly, removeFolder } from '../support/system.mjs'
 
 const { checkLimits, checkNode, checkNoexec, checkProc, checkWatchers, mountOf, parseMounts } =
   await sources('cli/system-checks')
@@ -109,8 +109,9 @@ nodeTest.describe('doctor', { timeout: 60_000 }, () => {
   const { test } = nodeTest
   const found = async (answer, name) => (await answer).json().checks.find((check) => check.name === name)
 
-  test('warns about a registry that file watchers see, until nodemon ignores it', async () => {
+  test('warns about a registry that file watchers see, until nodemon ignores it', async (t) => {
     const folder = realpathSync(mkdtempSync(join(tmpdir(), 'cli-doctor-')))
+    t.after(() => removeFolder(folder))
     const doctor = () => so(join(folder, 'data', 'registry.json'), ['doctor', '--json'], { cwd: folder })
     const { status, advice } = await found(doctor(), 'watchers')
     assert.equal(status, 'warning')
@@ -137,8 +138,9 @@ nodeTest.describe('doctor', { timeout: 60_000 }, () => {
     assert.equal((await found(answer, 'trial')).status, 'failed')
   })
 
-  test('explains a package and a registry on a noexec mount', { skip: withoutNamespace }, async () => {
+  test('explains a package and a registry on a noexec mount', { skip: withoutNamespace }, async (t) => {
     const folder = mkdtempSync(join(tmpdir(), 'cli-doctor-'))
+    t.after(() => removeFolder(folder))
     const script = `mount -t tmpfs -o noexec tmpfs '${folder}'
       cp -r '${join(cli, '..')}' '${folder}/dist' && cp '${join(cli, '../../package.json')}' '${folder}'
       '${process.execPath}' '${folder}/dist/cli.js' doctor --json; echo

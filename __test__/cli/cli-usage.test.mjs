@@ -2,7 +2,7 @@
 // anything is printed on stdout, started or read. The tables follow the specification, so a new
 // command or option is tested without a change here.
 import assert from 'node:assert/strict'
-import { mkdtempSync, readdirSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { spawnOwnedCli as so } from '../support/cli.mjs'
@@ -112,9 +112,10 @@ async function assertUsageError(args, why) {
   assert.match(stderr, /^spawn-owned: [^\n]+ Try "spawn-owned [a-z -]*--help"\.\n$/, seen)
   assert.doesNotMatch(stderr, LIBRARY, seen)
   assert.deepEqual(readdirSync(folder), ['process-registry.json'], seen)
+  rmSync(folder, { recursive: true })
 }
 
-describe('a usage error exits with 2 and touches nothing:', { timeout: 120_000, concurrency: 2 }, () => {
+describe('a usage error exits with 2 and touches nothing:', { timeout: 600_000, concurrency: 2 }, () => {
   for (const command of COMMANDS)
     test(command.name, async () => {
       for (const [why, args] of usageErrors(command)) await assertUsageError(args, why)
