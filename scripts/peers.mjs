@@ -10,7 +10,8 @@ const folder = join(root, '__test__', 'peers')
 /** Makes sure that they are installed, as the lock file says. */
 export function installPeers() {
   // Without optional packages: a mock replaces the agents, whose programs have hundreds of
-  // megabytes.
+  // megabytes. Not every registry has the programs of the Copilot SDK for all platforms, and then npm
+  // cannot lock them. So `overrides` replace them by a small package.
   installLocked(folder, 'the packages that adapters are tested with', ['--omit=optional'])
   linkOurselves()
 }
