@@ -49,6 +49,7 @@ export function endedFacts(run: EndedRun): [name: string, value: string][] {
     ['ended', `${new Date(run.endedAtMs).toISOString()} (after ${formatAge(run.durationMs)})`],
     ['root', String(run.pid)],
     ['owner', String(run.botPid)],
+    ['killed', run.forced > 0 ? `${run.forced} with SIGKILL` : undefined],
     ['survivors', run.survivors > 0 ? String(run.survivors) : undefined],
   ]
   return facts.filter((fact): fact is [string, string] => Boolean(fact[1]))

@@ -32,7 +32,7 @@ use crate::identity::stat::Stat;
 use crate::identity::{ProcessHandle, ProcessRef, State, ignored_signals, read_stat};
 use crate::run::lifecycle::{Action, Event, Lifecycle, Rules};
 use crate::run::reason::Ending;
-use crate::run::{Ended, Force, ProcessInfo};
+use crate::run::{Ended, Force, Forced, ProcessInfo, Unlisted};
 use crate::trace::trace;
 
 /// Upper bound for the grace period, so that adding it to the clock cannot overflow.
@@ -156,6 +156,7 @@ struct TreeSearch<'a> {
     /// The members that got a signal, and the strongest means that was used.
     signalled: HashSet<(i32, u64)>,
     force: Force,
+    forced: Forced,
     /// No process in the group is off limits.
     may_signal_group: bool,
     /// The run's cgroup, if its keeper is dead; and whether no process in it is off limits.
@@ -175,6 +176,7 @@ impl<'a> TreeSearch<'a> {
             known: Known::new(),
             signalled: HashSet::new(),
             force: Force::Nothing,
+            forced: Forced::default(),
             may_signal_group: false,
             cgroup: None,
             may_kill_cgroup: false,
@@ -243,6 +245,10 @@ impl<'a> TreeSearch<'a> {
         let mut life = TimedLifecycle::new(limit);
         if let Action::Terminate(signal) = life.on(Event::Cancel { signal, grace_ms: millis(grace) }) {
             let until = Instant::now() + grace.min(MAX_GRACE);
+            // SIGKILL follows at once, so all members count as forced.
+            if let (true, Ok(members)) = (grace.is_zero(), &found) {
+                self.forced.add(members.iter().map(Member::info));
+            }
             found = found.and_then(|members| self.terminate(members, signal, until));
         }
         // The grace period is over.
@@ -251,14 +257,16 @@ impl<'a> TreeSearch<'a> {
         self.ended(survivors)
     }
 
-    fn ended(&self, survivors: Vec<ProcessInfo>) -> Ended {
+    fn ended(&mut self, survivors: Vec<ProcessInfo>) -> Ended {
         if let Some(cgroup) = &self.cgroup {
             // The kernel refuses if the cgroup contains a process.
             let _ = cgroup.remove();
         }
         let found = !self.known.is_empty() || self.found_in_cgroup;
         let ending = if found { Ending::KeeperLost } else { Ending::AlreadyEnded };
-        Ended { survivors, force: self.force, ..Ended::new(ending) }
+        let (forced, unlisted) = std::mem::take(&mut self.forced).without(&survivors);
+        let unlisted = Unlisted { forced: unlisted, ..Unlisted::default() };
+        Ended { survivors, forced, unlisted, force: self.force, ..Ended::new(ending) }
     }
 
     /// Sends every member `signal` and SIGCONT, including members that appear meanwhile. Stops when
@@ -416,6 +424,7 @@ impl<'a> TreeSearch<'a> {
         self.signalled.insert(member.id());
         if signal == SIGKILL {
             self.force = Force::Kill;
+            self.forced.add([member.info()]);
         }
     }
 }
@@ -448,6 +457,10 @@ fn millis(duration: Duration) -> u64 {
 impl Member {
     fn id(&self) -> (i32, u64) {
         (self.process.pid, self.process.start)
+    }
+
+    fn info(&self) -> ProcessInfo {
+        ProcessInfo::of(&self.stat, "")
     }
 }
 

@@ -17,8 +17,8 @@ fn the_exit_of_the_root_is_reported_and_ends_the_members_that_it_leaves() {
         &[living(), gone(), At(1), gone()],
         &[
             "close",
-            "owner: RootExited Code(3), Extinct RootExit '' Nothing [] []",
-            "clients: RootExited Code(3), Extinct RootExit '' Nothing [] []",
+            "owner: RootExited Code(3), Extinct RootExit '' Nothing [] [] []",
+            "clients: RootExited Code(3), Extinct RootExit '' Nothing [] [] []",
         ],
     );
     check(
@@ -32,8 +32,8 @@ fn the_exit_of_the_root_is_reported_and_ends_the_members_that_it_leaves() {
             "terminate 15",
             "pass",
             "close",
-            "owner: Extinct RootExit '' Signal [1, 2, 3] []",
-            "clients: Extinct RootExit '' Signal [1, 2, 3] []",
+            "owner: Extinct RootExit '' Signal [1, 2, 3] [] []",
+            "clients: Extinct RootExit '' Signal [1, 2, 3] [] []",
         ],
     );
     check(
@@ -44,8 +44,8 @@ fn the_exit_of_the_root_is_reported_and_ends_the_members_that_it_leaves() {
             "owner: RootExited Code(3)",
             "clients: RootExited Code(3)",
             "close",
-            "owner: Extinct RootExit '' Nothing [] []",
-            "clients: Extinct RootExit '' Nothing [] []",
+            "owner: Extinct RootExit '' Nothing [] [] []",
+            "clients: Extinct RootExit '' Nothing [] [] []",
         ],
     );
     check(
@@ -56,8 +56,8 @@ fn the_exit_of_the_root_is_reported_and_ends_the_members_that_it_leaves() {
             "owner: RootExited Code(3)",
             "clients: RootExited Code(3)",
             "close",
-            "owner: Extinct RootExit '' Nothing [] [9]",
-            "clients: Extinct RootExit '' Nothing [] [9]",
+            "owner: Extinct RootExit '' Nothing [] [] [9]",
+            "clients: Extinct RootExit '' Nothing [] [] [9]",
         ],
     );
 }
@@ -74,8 +74,8 @@ fn the_first_request_names_the_reason_and_a_later_one_can_only_be_faster() {
             "terminate 2",
             "pass",
             "close",
-            "owner: RootExited Code(3), Extinct Cancel 'shutdown' Signal [] []",
-            "clients: RootExited Code(3), Extinct Cancel 'shutdown' Signal [] []",
+            "owner: RootExited Code(3), Extinct Cancel 'shutdown' Signal [] [] []",
+            "clients: RootExited Code(3), Extinct Cancel 'shutdown' Signal [] [] []",
         ],
     );
     check(
@@ -89,8 +89,8 @@ fn the_first_request_names_the_reason_and_a_later_one_can_only_be_faster() {
             "kill",
             "kill",
             "close",
-            "owner: RootExited Code(3), Extinct Cancel 'shutdown' Kill [] []",
-            "clients: RootExited Code(3), Extinct Cancel 'shutdown' Kill [] []",
+            "owner: RootExited Code(3), Extinct Cancel 'shutdown' Kill [] [1, 2, 4] []",
+            "clients: RootExited Code(3), Extinct Cancel 'shutdown' Kill [] [1, 2, 4] []",
         ],
     );
     check(
@@ -105,8 +105,8 @@ fn the_first_request_names_the_reason_and_a_later_one_can_only_be_faster() {
             "kill",
             "kill",
             "close",
-            "owner: Extinct RootExit '' Kill [1, 2] []",
-            "clients: Extinct RootExit '' Kill [1, 2] []",
+            "owner: Extinct RootExit '' Kill [1, 2] [1, 2, 4] []",
+            "clients: Extinct RootExit '' Kill [1, 2] [1, 2, 4] []",
         ],
     );
     check(
@@ -120,8 +120,8 @@ fn the_first_request_names_the_reason_and_a_later_one_can_only_be_faster() {
             "owner: RootExited Code(3)",
             "clients: RootExited Code(3)",
             "close",
-            "owner: Extinct Cancel '' Signal [] []",
-            "clients: Extinct Cancel '' Signal [] []",
+            "owner: Extinct Cancel '' Signal [] [] []",
+            "clients: Extinct Cancel '' Signal [] [] []",
         ],
     );
     check(
@@ -153,8 +153,8 @@ fn the_grace_is_followed_by_kills_and_then_by_survivors() {
             "kill",
             "list survivors",
             "close",
-            "owner: Extinct Cancel '' Kill [] [1]",
-            "clients: Extinct Cancel '' Kill [] [1]",
+            "owner: Extinct Cancel '' Kill [] [2, 4] [1]",
+            "clients: Extinct Cancel '' Kill [] [2, 4] [1]",
         ],
     );
     check(
@@ -169,9 +169,42 @@ fn the_grace_is_followed_by_kills_and_then_by_survivors() {
             "kill",
             "list survivors",
             "close",
-            "owner: Extinct RootExit '' Kill [2] [1]",
-            "clients: Extinct RootExit '' Kill [2] [1]",
+            "owner: Extinct RootExit '' Kill [2] [2, 4] [1]",
+            "clients: Extinct RootExit '' Kill [2] [2, 4] [1]",
         ],
+    );
+}
+
+#[test]
+fn without_a_grace_every_member_that_got_the_signal_counts_as_forced() {
+    let at_once = || Owner(Request::Cancel { signal: 15, grace_ms: 0, reason: "" });
+    let begins = ["owner: Ending Cancel ''", "clients: Ending Cancel ''", "terminate 15"];
+    let ends = |kills: &[&'static str], how: &'static [&'static str; 2]| {
+        [&begins[..], kills, &["close"], how].concat()
+    };
+    check(
+        "they die before SIGKILL",
+        KILLED,
+        &[at_once(), gone()],
+        &ends(
+            &[],
+            &[
+                "owner: RootExited Code(3), Extinct Cancel '' Signal [] [1, 2] []",
+                "clients: RootExited Code(3), Extinct Cancel '' Signal [] [1, 2] []",
+            ],
+        ),
+    );
+    check(
+        "they are listed once",
+        KILLED,
+        &[at_once(), At(0), gone()],
+        &ends(
+            &["kill", "kill"],
+            &[
+                "owner: RootExited Code(3), Extinct Cancel '' Kill [] [1, 2, 4] []",
+                "clients: RootExited Code(3), Extinct Cancel '' Kill [] [1, 2, 4] []",
+            ],
+        ),
     );
 }
 
@@ -206,8 +239,8 @@ fn a_tree_that_no_request_reaches_is_killed_without_a_grace() {
         "kill",
         "kill",
         "close",
-        "owner: RootExited Code(3), Extinct Cancel '' Kill [] []",
-        "clients: RootExited Code(3), Extinct Cancel '' Kill [] []",
+        "owner: RootExited Code(3), Extinct Cancel '' Kill [] [1, 2, 4] []",
+        "clients: RootExited Code(3), Extinct Cancel '' Kill [] [1, 2, 4] []",
     ];
     check("at the first signal", KILLED, &[On::Unreachable, Owner(cancel(15, "")), gone()], &ended);
     check(
@@ -229,7 +262,7 @@ fn without_an_owner_the_registry_has_the_end_before_control_clients_get_it() {
             "terminate 15",
             "close",
             "record OwnerExit Some(Code(3))",
-            "clients: RootExited Code(3), Extinct OwnerExit '' Signal [] []",
+            "clients: RootExited Code(3), Extinct OwnerExit '' Signal [] [] []",
         ],
     );
     check(
@@ -239,7 +272,7 @@ fn without_an_owner_the_registry_has_the_end_before_control_clients_get_it() {
         &[
             "close",
             "record RootExit Some(Code(3))",
-            "clients: RootExited Code(3), Extinct RootExit '' Nothing [] []",
+            "clients: RootExited Code(3), Extinct RootExit '' Nothing [] [] []",
         ],
     );
 }
@@ -286,8 +319,8 @@ fn a_control_client_adopts_a_run_only_if_the_owner_is_gone() {
         &[
             "owner: Adopted true",
             "close",
-            "owner: RootExited Code(3), Extinct RootExit '' Nothing [] []",
-            "clients: RootExited Code(3), Extinct RootExit '' Nothing [] []",
+            "owner: RootExited Code(3), Extinct RootExit '' Nothing [] [] []",
+            "clients: RootExited Code(3), Extinct RootExit '' Nothing [] [] []",
         ],
     );
     check(
@@ -371,7 +404,7 @@ fn a_new_control_client_gets_what_it_has_missed() {
         ),
         (
             vec![client_cancel(15, "x"), gone()],
-            vec!["Adopted true", "RootExited Code(3)", "Extinct Cancel 'x' Signal [] []"],
+            vec!["Adopted true", "RootExited Code(3)", "Extinct Cancel 'x' Signal [] [] []"],
         ),
     ] {
         let (mut core, _) = core(KILLED);
