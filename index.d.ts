@@ -638,6 +638,13 @@ export interface RunExit {
   /** The {@link RunExit.leftovers} that had left the session of the root process. */
   escaped: ProcessInfo[]
   /**
+   * Members that needed SIGKILL: they were alive when the grace period ended, or there was none.
+   * The root process is listed too. On Windows: what was terminated with the Job Object.
+   *
+   * With the reason `lost` the list can be incomplete.
+   */
+  forced: ProcessInfo[]
+  /**
    * Processes that could not be terminated, each with the cause. Empty means: verified, no process
    * of the tree exists.
    */
@@ -650,6 +657,7 @@ export interface RunExit {
 export interface Unlisted {
   leftovers: number
   escaped: number
+  forced: number
   survivors: number
 }
 
@@ -895,6 +903,8 @@ export interface EndedRun {
   readonly message: string
   /** How many processes outlived the root process and were terminated. */
   readonly leftovers: number
+  /** How many processes needed SIGKILL. */
+  readonly forced: number
   /** How many processes could not be terminated. */
   readonly survivors: number
 }

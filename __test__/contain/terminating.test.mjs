@@ -129,7 +129,7 @@ test(
     assert.equal(reason, 'ownership-escape')
     assert.deepEqual(
       [leftovers.length, escaped.length, survivors.length, unlisted],
-      [1024, 1024, 0, { leftovers: count - 1024, escaped: (count * 9) / 10 - 1024, survivors: 0 }],
+      [1024, 1024, 0, { leftovers: count - 1024, escaped: (count * 9) / 10 - 1024, forced: 0, survivors: 0 }],
     )
   },
 )

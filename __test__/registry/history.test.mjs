@@ -54,7 +54,7 @@ describe('history() has', options, () => {
         exitCode: 3,
         signal: null,
       },
-      ...{ message: 'exited with code 3', leftovers: 0, survivors: 0 },
+      ...{ message: 'exited with code 3', leftovers: 0, forced: 0, survivors: 0 },
     })
     assert.ok(pid > 0 && endedAtMs >= before && endedAtMs <= Date.now())
     assert.equal(startedAt, endedAtMs - durationMs)

@@ -24,6 +24,7 @@ const facts = {
   limitMs: 0,
   leftovers: [],
   escaped: [],
+  forced: [],
   survivors: [],
 }
 

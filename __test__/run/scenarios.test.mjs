@@ -59,8 +59,8 @@ const eventsOf = ({ here, child }) =>
 /** Checks that no process is left, and that exit, state, metrics and registry agree. */
 async function assertOver(run, exit, expected) {
   assertGone(run.witness)
-  // Other tests check the leftovers.
-  const { durationMs, runId, leftovers, ...rest } = exit
+  // Other tests check the leftovers, and what needed SIGKILL.
+  const { durationMs, runId, leftovers, forced, ...rest } = exit
   const usual = { timedOut: false, noOutputTimedOut: false, escaped: [], survivors: [] }
   const ended = { ok: false, exitCode: null, signal: null, ...usual, ...expected }
   // Under Wine, closing a console sends no event. The command sees the end of its input and exits

@@ -59,6 +59,7 @@ fn reports() -> Vec<Report> {
             limit_ms: 7,
             force: Force::Kill,
             leftovers: vec![info.clone()],
+            forced: vec![info.clone()],
             escaped: vec![info.clone()],
             survivors: vec![info],
             unlisted: Unlisted::default(),

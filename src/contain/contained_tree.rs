@@ -34,7 +34,7 @@ pub trait ContainedTree {
 
     /// Starts to terminate the tree: requests every member to exit, with `signal`.
     ///
-    /// Returns the members that received it, if they can be reported as leftovers.
+    /// Returns the members that received it, if they are known. On Windows none is.
     fn terminate(&mut self, signal: i32) -> Result<Vec<Leftover>, Unreachable>;
 
     /// Milliseconds until the tree must be checked again even without an event. 0 if a
@@ -47,7 +47,9 @@ pub trait ContainedTree {
     }
 
     /// Kills every member once. The caller repeats it, because a member can fork during a pass.
-    fn kill(&mut self);
+    ///
+    /// Returns the members that it kills, as they were before. A later call may return them again.
+    fn kill(&mut self) -> Vec<ProcessInfo>;
 
     /// The members that are alive after the root has exited.
     fn left_behind(&mut self) -> Vec<Leftover>;

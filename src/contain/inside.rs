@@ -55,8 +55,8 @@ impl ContainedTree for Tree {
         Self::pass(self)
     }
 
-    fn kill(&mut self) {
-        Self::kill(self);
+    fn kill(&mut self) -> Vec<ProcessInfo> {
+        Self::kill(self)
     }
 
     fn left_behind(&mut self) -> Vec<Leftover> {
@@ -77,17 +77,25 @@ impl ContainedTree for Tree {
     }
 }
 
-/// Converts members to leftovers, without the root and without our own helpers. When a bot inside
-/// the run exits, its own keepers are about to exit and are not listed. A process that uses a
-/// helper's name is only missing from the report.
+/// Converts members to leftovers, without our own helpers.
 pub(super) fn leftovers(root: i32, members: &[&Stat]) -> Vec<Leftover> {
-    let listed = members.iter().filter(|stat| stat.pid != root && !is_helper(&stat.comm));
-    let leftover = |stat: &&Stat| {
+    let leftover = |stat: &Stat| {
         let has_escaped = stat.session != root;
         let why = if has_escaped { ESCAPED } else { OUTLIVED };
-        Leftover { process: ProcessInfo::of(stat, why), has_escaped }
+        Leftover { process: ProcessInfo::of(stat, why), is_root: stat.pid == root, has_escaped }
     };
-    listed.map(leftover).collect()
+    listed(members).map(leftover).collect()
+}
+
+/// Converts members that get SIGKILL, without our own helpers.
+pub(super) fn killed<'a>(members: impl IntoIterator<Item = &'a &'a Stat>) -> Vec<ProcessInfo> {
+    listed(members).map(|stat| ProcessInfo::of(stat, "")).collect()
+}
+
+/// The members that a report lists. When a bot inside the run exits, its own keepers are about to
+/// exit and are not listed. A process that uses a helper's name is only missing from the report.
+fn listed<'a>(members: impl IntoIterator<Item = &'a &'a Stat>) -> impl Iterator<Item = &'a Stat> {
+    members.into_iter().copied().filter(|stat| !is_helper(&stat.comm))
 }
 
 #[cfg(test)]
@@ -96,7 +104,7 @@ mod tests {
     use crate::identity::helpers::{KEEPER_NAME, STUB_NAME, ZYGOTE_NAME};
 
     #[test]
-    fn the_root_and_our_helpers_are_no_leftovers() {
+    fn our_helpers_are_not_listed() {
         let named =
             |pid, comm: &str, session| Stat { pid, comm: comm.to_owned(), session, ..Stat::default() };
         let members = [
@@ -107,9 +115,13 @@ mod tests {
             named(11, "sh", 7),
             named(12, "daemon", 12),
         ];
-        let found = leftovers(7, &members.iter().collect::<Vec<_>>());
-        let found: Vec<_> =
-            found.iter().map(|leftover| (leftover.process.pid, leftover.has_escaped)).collect();
-        assert_eq!(found, [(11, false), (12, true)]);
+        let members: Vec<_> = members.iter().collect();
+        let found: Vec<_> = leftovers(7, &members)
+            .iter()
+            .map(|leftover| (leftover.process.pid, leftover.is_root, leftover.has_escaped))
+            .collect();
+        assert_eq!(found, [(7, true, false), (11, false, false), (12, false, true)]);
+        let pids: Vec<_> = killed(&members).iter().map(|process| process.pid).collect();
+        assert_eq!(pids, [7, 11, 12]);
     }
 }

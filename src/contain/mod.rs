@@ -72,6 +72,8 @@ impl ProcessInfo {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leftover {
     pub process: ProcessInfo,
+    /// The process is the root itself, which received the termination signal.
+    pub is_root: bool,
     /// The process has left the root's session.
     pub has_escaped: bool,
 }

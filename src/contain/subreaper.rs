@@ -74,6 +74,8 @@ pub struct Tree {
     cgroup: Option<Cgroup>,
     /// Set between the first signal and SIGKILL.
     termination: Option<Termination>,
+    /// Number of SIGKILL passes so far.
+    kill_passes: u64,
 }
 
 /// One check of [`Tree::reap_beside_dead_root`] over all children. It may need several `reap`
@@ -111,6 +113,7 @@ impl Tree {
             },
             cgroup,
             termination: None,
+            kill_passes: 0,
         })
     }
 
@@ -415,23 +418,37 @@ impl Tree {
         leftovers
     }
 
-    /// Sends SIGKILL once to every member. Direct children come first, without a snapshot, because
-    /// a process that only forks, calls setsid and exits is a direct child for microseconds only.
-    pub fn kill(&mut self) {
+    /// Sends SIGKILL once to every member. Returns the members that it found.
+    ///
+    /// The first pass takes its snapshot before the first SIGKILL, so that it finds all members.
+    /// Later passes take it after they have killed the direct children: a process that only forks,
+    /// calls setsid and exits is a direct child for microseconds only.
+    pub fn kill(&mut self) -> Vec<ProcessInfo> {
         self.termination = None;
+        self.kill_passes += 1;
+        let before = (self.kill_passes == 1).then(|| Snapshot::take(self.me));
+        let beside = before.as_ref().map_or_else(Vec::new, |snapshot| self.non_descendants(snapshot));
         // The kernel kills the whole cgroup at once. The other members follow, because a descendant
         // may have moved to another cgroup.
         if let Some(cgroup) = &self.cgroup {
             let _ = cgroup.kill();
         }
-        for child in children(self.me).unwrap_or_default() {
+        let direct: HashSet<i32> = children(self.me).unwrap_or_default().into_iter().collect();
+        for &child in &direct {
             let _ = kill(child, SIGKILL);
         }
         if !self.root_reaped {
             let _ = kill(-self.root, SIGKILL);
         }
-        let snapshot = Snapshot::take(self.me);
-        snapshot.send(&snapshot.members(|_| true), &[SIGKILL]);
+        let in_group = |stat: &Stat| !self.root_reaped && stat.pgrp == self.root;
+        let has_got_it = |stat: &Stat| direct.contains(&stat.pid) || in_group(stat);
+        let is_first = before.is_some();
+        let snapshot = before.unwrap_or_else(|| Snapshot::take(self.me));
+        let mut members = snapshot.members(|_| true);
+        let others: Vec<_> = members.iter().copied().filter(|stat| !(is_first && has_got_it(stat))).collect();
+        snapshot.send(&others, &[SIGKILL]);
+        members.extend(&beside);
+        inside::killed(&members)
     }
 }
 

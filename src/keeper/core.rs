@@ -8,54 +8,23 @@
 //! The order of the actions is part of the protocol. `Ending` comes before the first signal, the
 //! registry has the end before control clients get `Extinct`, and `Extinct` is the last report.
 
+mod platform;
+
+pub use platform::Platform;
+
 use super::control_request::ControlRequest;
 use super::leftovers::Leftovers;
 use super::protocol::{self, Report, Request};
 use crate::contain::Leftover;
-use crate::contain::contained_tree::{ContainedTree, Population, Unreachable};
+use crate::contain::contained_tree::{ContainedTree, Population};
 use crate::run::lifecycle::{Action, Event, Lifecycle, Rules};
 use crate::run::reason::Ending;
 use crate::run::signal::SIGKILL;
-use crate::run::{Cause, Ended, Policy, ProcessInfo, State, Unlisted};
+use crate::run::{Cause, Ended, Forced, Policy, ProcessInfo, State, Unlisted};
 use crate::trace::trace;
 
 /// Pause before an unfinished scan of the tree continues.
 const UNFINISHED_MS: u64 = 1;
-
-/// The connections of a keeper, and its clock.
-pub trait Platform {
-    /// Identifies a connected control client.
-    type Client;
-
-    /// Milliseconds of a clock that does not go backwards. Deadlines count in it.
-    fn now(&self) -> u64;
-
-    /// The first report to each receiver.
-    fn ready(&self) -> Report;
-
-    /// The key of the run's registry entry, for the trace. Empty if it is not known.
-    fn key(&self) -> String;
-
-    fn has_owner(&self) -> bool;
-
-    /// Closes the connection to the owner, which has exited or has violated the protocol.
-    fn drop_owner(&mut self);
-
-    /// Sends reports to the owner, all in one write. False if there is none, or if it is gone.
-    fn send_to_owner(&mut self, reports: &[Report]) -> bool;
-
-    /// Sends reports to all control clients, with one write for each. Never waits for a client.
-    fn send_to_clients(&mut self, reports: &[Report]);
-
-    /// Sends a report to one control client. Never waits for it.
-    fn answer(&mut self, client: &Self::Client, report: Report);
-
-    /// Makes a control client the owner. False if that is impossible.
-    fn make_owner(&mut self, client: &Self::Client) -> bool;
-
-    /// Writes the end of a run without owner to the registry. False if that failed.
-    fn record_end(&self, end: &Ended) -> bool;
-}
 
 /// The keeper of one run: its tree, its connections, and what it knows and has reported.
 #[derive(Debug)]
@@ -68,6 +37,8 @@ pub struct Core<T, P> {
     is_root_reported: bool,
     /// The members that outlived a root that exited by itself.
     leftovers: Leftovers,
+    /// The members that needed SIGKILL.
+    forced: Forced,
     /// The tree has changed during a scan that takes several turns.
     scan_again: bool,
     /// How the run ended, once it is over.
@@ -85,6 +56,7 @@ impl<T: ContainedTree, P: Platform> Core<T, P> {
             reason: String::new(),
             is_root_reported: false,
             leftovers: Leftovers::default(),
+            forced: Forced::default(),
             scan_again: false,
             end: None,
             is_end_known: false,
@@ -249,7 +221,7 @@ impl<T: ContainedTree, P: Platform> Core<T, P> {
         // Kill before reaping: otherwise a tree that forks faster than the keeper reaps would
         // survive.
         if self.life.is_killing() {
-            self.tree.kill();
+            self.kill();
         }
         let population = self.scan();
         if self.tree.has_shrunk() {
@@ -283,10 +255,30 @@ impl<T: ContainedTree, P: Platform> Core<T, P> {
 
     /// Records members that got a signal, or are about to get one, as leftovers, if the root exited
     /// by itself.
-    fn note_leftovers(&mut self, found: Vec<Leftover>) {
+    fn note_leftovers(&mut self, mut found: Vec<Leftover>) {
         if self.life.cause() == Some(Cause::RootExit) {
+            found.retain(|leftover| !leftover.is_root);
             self.leftovers.add(found);
         }
+    }
+
+    /// Sends `signal` to the tree.
+    ///
+    /// Without a grace period, SIGKILL follows at once. Which of the two ends a member is a race
+    /// then, so all of them count as forced.
+    fn terminate(&mut self, signal: i32) {
+        let has_no_grace = self.life.wake_at().is_some_and(|kill_at| kill_at <= self.platform.now());
+        let Ok(signalled) = self.tree.terminate(signal) else { return self.kill_unreachable() };
+        if has_no_grace {
+            self.forced.add(signalled.iter().map(|member| member.process.clone()));
+        }
+        self.note_leftovers(signalled);
+    }
+
+    /// Kills every member once.
+    fn kill(&mut self) {
+        let killed = self.tree.kill();
+        self.forced.add(killed);
     }
 
     /// Kills a tree that no request to exit can reach, without a grace period.
@@ -316,11 +308,8 @@ impl<T: ContainedTree, P: Platform> Core<T, P> {
             Action::Warn { limit_ms, remaining_ms } => {
                 self.send(&[Report::Warning { limit_ms, remaining_ms }]);
             }
-            Action::Terminate(signal) => match self.tree.terminate(signal) {
-                Ok(signalled) => self.note_leftovers(signalled),
-                Err(Unreachable) => self.kill_unreachable(),
-            },
-            Action::Kill => self.tree.kill(),
+            Action::Terminate(signal) => self.terminate(signal),
+            Action::Kill => self.kill(),
             Action::Finish => {
                 let survivors = self.tree.survivors();
                 self.finish(None, survivors);
@@ -376,9 +365,11 @@ impl<T: ContainedTree, P: Platform> Core<T, P> {
     fn end_with(&mut self, mut survivors: Vec<ProcessInfo>) -> Ended {
         let (mut leftovers, mut escaped, unlisted_before) =
             std::mem::take(&mut self.leftovers).without(&survivors);
+        let (forced, unlisted_forced) = std::mem::take(&mut self.forced).without(&survivors);
         let unlisted = Unlisted {
             leftovers: protocol::shorten(&mut leftovers).saturating_add(unlisted_before.leftovers),
             escaped: protocol::shorten(&mut escaped).saturating_add(unlisted_before.escaped),
+            forced: unlisted_forced,
             survivors: protocol::shorten(&mut survivors),
         };
         Ended {
@@ -388,6 +379,7 @@ impl<T: ContainedTree, P: Platform> Core<T, P> {
             force: self.life.force(),
             leftovers,
             escaped,
+            forced,
             survivors,
             unlisted,
             status: self.tree.root_status(),

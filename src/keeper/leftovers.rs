@@ -2,9 +2,8 @@
 
 use std::collections::HashSet;
 
-use super::protocol::MAX_LISTED;
 use crate::contain::Leftover;
-use crate::run::{ProcessInfo, Unlisted};
+use crate::run::{MAX_LISTED, ProcessInfo, Unlisted};
 
 type Identity = (i32, u64);
 
@@ -80,7 +79,7 @@ mod tests {
 
     fn found(pids: Range<i32>, has_escaped: bool) -> Vec<Leftover> {
         let process = |pid| ProcessInfo { pid, start: 1, command: String::new(), why: String::new() };
-        pids.map(|pid| Leftover { process: process(pid), has_escaped }).collect()
+        pids.map(|pid| Leftover { process: process(pid), is_root: false, has_escaped }).collect()
     }
 
     #[test]

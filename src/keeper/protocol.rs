@@ -31,9 +31,9 @@ use crate::contain::Usage;
 use crate::contain::cgroup::{Base, CgroupError};
 use crate::identity::{ProcessRef, State};
 use crate::run::lifecycle::Timeout;
-use crate::run::{Cause, Ended, ExitStatus, Policy, ProcessInfo};
+use crate::run::{Cause, Ended, ExitStatus, MAX_LISTED, Policy, ProcessInfo};
 
-pub const VERSION: u8 = 5;
+pub const VERSION: u8 = 6;
 
 /// Maximum size of a payload. The kernel accepts at most 6 MiB of arguments plus environment.
 pub const MAX_PAYLOAD: usize = 8 << 20;
@@ -172,9 +172,6 @@ pub enum Report {
     /// Sent instead of `Ready`: the keeper could not fork the exec stub. The keeper exits.
     NoRoot { errno: i32 },
 }
-
-/// The maximum length of each list of processes in a report.
-pub const MAX_LISTED: usize = 1024;
 
 /// Shortens a list to [`MAX_LISTED`] and returns how many processes it omits.
 pub fn shorten(list: &mut Vec<ProcessInfo>) -> u32 {
@@ -339,8 +336,9 @@ mod tests {
                 force: Force::Kill,
                 leftovers: vec![info.clone(), info.clone()],
                 escaped: vec![info.clone()],
+                forced: vec![info.clone()],
                 survivors: vec![info],
-                unlisted: Unlisted { leftovers: 1, escaped: 2, survivors: 3 },
+                unlisted: Unlisted { leftovers: 1, escaped: 2, forced: 3, survivors: 4 },
                 status: None,
             }),
         ]
@@ -352,9 +350,10 @@ mod tests {
     fn the_bytes_of_the_last_report_do_not_change() {
         let Some(Report::Extinct(ended)) = reports().pop() else { unreachable!() };
         let process = [&[18, 8, 7][..], b") S 1 (", &[3], "…".as_bytes()].concat();
-        let lists = [&[2][..], &process, &process, &[1], &process, &[1], &process, &[1, 2, 3]].concat();
+        let one = [&[1][..], &process].concat();
+        let lists = [&[2][..], &process, &process, &one, &one, &one, &[1, 2, 3, 4]].concat();
         let expected = [&[1, 8][..], b"shutdown", &[7, 2], &lists].concat();
-        assert_eq!(VERSION, 5);
+        assert_eq!(VERSION, 6);
         assert_eq!(payload(&ended).unwrap(), expected);
         let exited = Ended { status: Some(ExitStatus::Code(7)), ..ended.clone() };
         assert_eq!(payload(&exited).unwrap(), expected);

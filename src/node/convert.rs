@@ -151,6 +151,7 @@ pub struct End {
     pub limit_ms: f64,
     pub leftovers: Vec<Process>,
     pub escaped: Vec<Process>,
+    pub forced: Vec<Process>,
     pub survivors: Vec<Process>,
     /// Absent if every list is complete.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -167,6 +168,7 @@ impl From<Ended> for End {
             limit_ms: number(ended.limit_ms),
             leftovers: processes(ended.leftovers),
             escaped: processes(ended.escaped),
+            forced: processes(ended.forced),
             survivors: processes(ended.survivors),
             unlisted: Unlisted::of(ended.unlisted),
         }
@@ -190,14 +192,15 @@ pub struct Process {
 pub struct Unlisted {
     pub leftovers: u32,
     pub escaped: u32,
+    pub forced: u32,
     pub survivors: u32,
 }
 
 impl Unlisted {
     /// `None` if every list is complete.
     fn of(unlisted: run::Unlisted) -> Option<Self> {
-        let run::Unlisted { leftovers, escaped, survivors } = unlisted;
-        (unlisted != run::Unlisted::default()).then_some(Self { leftovers, escaped, survivors })
+        let run::Unlisted { leftovers, escaped, forced, survivors } = unlisted;
+        (unlisted != run::Unlisted::default()).then_some(Self { leftovers, escaped, forced, survivors })
     }
 }
 

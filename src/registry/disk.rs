@@ -137,6 +137,7 @@ pub fn rotate(file: &File, path: &Path) -> bool {
 }
 
 /// Rotates the log file at `path`, if it is longer than `limit`.
+#[cfg(feature = "node")]
 pub fn rotate_if_longer(path: &Path, limit: u64) -> Result<(), Refusal> {
     let file = open_to_extend(path)?;
     if file.metadata().map_err(Refusal::Failed)?.len() > limit {

@@ -9,6 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::reason::{Ending, Reason};
 use super::{Cause, ExitStatus, Force};
 
+/// The maximum length of each list of processes in a report.
+pub const MAX_LISTED: usize = 1024;
+
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
@@ -25,6 +28,8 @@ pub struct Ended {
     pub leftovers: Vec<ProcessInfo>,
     /// The leftovers that had left the root's session.
     pub escaped: Vec<ProcessInfo>,
+    /// The members that needed SIGKILL. On Windows: those that were terminated with the job.
+    pub forced: Vec<ProcessInfo>,
     /// The processes that could not be ended.
     pub survivors: Vec<ProcessInfo>,
     pub unlisted: Unlisted,
@@ -50,6 +55,7 @@ pub struct ProcessInfo {
 pub struct Unlisted {
     pub leftovers: u32,
     pub escaped: u32,
+    pub forced: u32,
     pub survivors: u32,
 }
 
@@ -63,6 +69,7 @@ impl Ended {
             force: Force::Nothing,
             leftovers: Vec::new(),
             escaped: Vec::new(),
+            forced: Vec::new(),
             survivors: Vec::new(),
             unlisted: Unlisted::default(),
             status: None,

@@ -7,12 +7,14 @@
 #[cfg(any(windows, test))]
 pub mod ctrl_break;
 pub mod ended;
+pub mod forced;
 pub mod idle_timeout;
 pub mod lifecycle;
 pub mod reason;
 pub mod signal;
 
-pub use ended::{Ended, ProcessInfo, Unlisted};
+pub use ended::{Ended, MAX_LISTED, ProcessInfo, Unlisted};
+pub use forced::Forced;
 
 use serde::{Deserialize, Serialize};
 

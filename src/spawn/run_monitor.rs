@@ -13,7 +13,7 @@ use crate::errno::Errno;
 use crate::identity::ProcessRef;
 use crate::keeper::protocol::{Report, Request, is_contradicted};
 use crate::run::reason::{Ending, Reason};
-use crate::run::{Cause, Deadline, Ended, ExitStatus, Force, ProcessInfo};
+use crate::run::{Cause, Deadline, Ended, ExitStatus, Force};
 use crate::runtime;
 use crate::trace::trace;
 
@@ -78,8 +78,8 @@ impl RunMonitor {
                 // Usually the keeper is dead. If it sent an invalid report instead, this
                 // disconnects it.
                 self.run.disconnect();
-                let survivors = self.end_from_outside().await;
-                Ended { status, force: Force::Kill, survivors, ..Ended::new(Ending::KeeperLost) }
+                let outside = self.end_from_outside().await;
+                Ended { ending: Ending::KeeperLost, status, force: Force::Kill, ..outside }
             }
         };
         count_end(&ended, &self.counters);
@@ -191,7 +191,7 @@ impl RunMonitor {
     }
 
     /// Ends the tree without its keeper, which died without a final report.
-    async fn end_from_outside(&self) -> Vec<ProcessInfo> {
+    async fn end_from_outside(&self) -> Ended {
         let (root, key, held_by) = (self.root.clone(), self.cookie_key.clone(), self.held_by.clone());
         end_lost(&self.run, self.origin.as_ref(), root, key, held_by).await
     }

@@ -49,6 +49,7 @@ export function endedFacts(run: EndedRun): [name: string, value: string][] {
     ['ended', `${new Date(run.endedAtMs).toISOString()} (after ${formatAge(run.durationMs)})`],
     ['root', `pid ${run.pid}`],
     ['owner', `bot ${run.botPid}`],
+    ['killed', run.forced > 0 ? `${counted(run.forced, 'process', 'processes')} with SIGKILL` : undefined],
     ['still alive', run.survivors > 0 ? counted(run.survivors, 'process', 'processes') : undefined],
   ]
   return facts.filter((fact): fact is [string, string] => Boolean(fact[1]))

@@ -20,7 +20,7 @@ export interface RunAbout {
 /** Returns the entry of a run that ended at `endedAtMs`. */
 export function endedRun(about: RunAbout, exit: RunExit, endedAtMs = epochMs()): EndedRun {
   const { pid, botPid, commandPreview, sessionId, scopeKey, backendId, service, labels } = about
-  const { runId, reason, ok, exitCode, signal, durationMs, message, leftovers, survivors } = exit
+  const { runId, reason, ok, exitCode, signal, durationMs, message, leftovers, forced, survivors } = exit
   return {
     runId,
     pid,
@@ -40,6 +40,7 @@ export function endedRun(about: RunAbout, exit: RunExit, endedAtMs = epochMs()):
     durationMs,
     message,
     leftovers: leftovers.length,
+    forced: forced.length,
     survivors: survivors.length,
   }
 }

@@ -195,7 +195,8 @@ function parsed(line: string): EndedRun | undefined {
   try {
     const run = JSON.parse(line) as EndedRun
     const isValid = typeof run.runId === 'string' && typeof run.pid === 'number'
-    return isValid && typeof run.endedAtMs === 'number' ? run : undefined
+    // Earlier versions did not write `forced`.
+    return isValid && typeof run.endedAtMs === 'number' ? { ...run, forced: run.forced ?? 0 } : undefined
   } catch {
     return undefined
   }

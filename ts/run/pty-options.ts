@@ -1,10 +1,11 @@
-// The `pty` option: a terminal instead of pipes.
+// The `pty` option, a terminal instead of pipes, and changes of its size.
 
 import type { SpawnOwnedOptions } from '../../index.js'
-import { invalidType, invalidValue, outOfRange } from '../util/errors.js'
+import { codedError, invalidType, invalidValue, outOfRange } from '../util/errors.js'
 import { PTY } from '../util/option-keys.js'
 import { readOptions } from '../util/read-options.js'
 import { checkString } from '../util/validation.js'
+import type { LiveRun } from './live-run.js'
 
 export interface TerminalSettings {
   cols: number
@@ -35,7 +36,7 @@ export function readTerminal(options: SpawnOwnedOptions): TerminalSettings | und
   return { cols, rows, name: name === undefined ? undefined : terminalName(name) }
 }
 
-export function checkSize(value: unknown, name: string): asserts value is number {
+function checkSize(value: unknown, name: string): asserts value is number {
   if (typeof value !== 'number') throw invalidType(name, 'of type number', value)
   if (!Number.isInteger(value) || value < 1 || value > MAX_SIZE)
     throw outOfRange(name, `an integer >= 1 && <= ${MAX_SIZE}`, value)
@@ -72,4 +73,27 @@ function refuseConflicts({ stdio, detached, onOwnerExit }: SpawnOwnedOptions): v
       onOwnerExit,
       "cannot be 'keep' with options.pty: the terminal is closed when the bot exits. Remove one of them, or use tmux or screen",
     )
+}
+
+/** Changes the size of a run's terminal, or the size that it gets when the run starts. */
+export function resizeTerminal(run: LiveRun, cols: number, rows: number): void {
+  checkSize(cols, 'cols')
+  checkSize(rows, 'rows')
+  const { runId, terminal } = run.settings
+  if (!terminal) {
+    throw codedError(
+      Error,
+      'ERR_OWNED_NO_TERMINAL',
+      `Run "${runId}" has no terminal to resize. Start it with options.pty.`,
+    )
+  }
+  if (run.isPostponed) Object.assign(terminal, { cols, rows })
+  else if (run.hasRootExited || run.native?.resize(cols, rows) !== 0) {
+    throw codedError(
+      Error,
+      'ERR_OWNED_TERMINAL_GONE',
+      `The terminal of run "${runId}" cannot be resized, because it is closed. ` +
+        "Resize it before 'exit', or check exitCode and signalCode first.",
+    )
+  }
 }

@@ -19,7 +19,7 @@ export interface EndFacts extends NativeEnd {
 }
 
 /** The facts about an end that has no exit status, no deadline and no processes to list. */
-export const nothingElse = { limitMs: 0, leftovers: [], escaped: [], survivors: [] }
+export const nothingElse = { limitMs: 0, leftovers: [], escaped: [], forced: [], survivors: [] }
 
 const reasons: readonly TerminationReason[] = [
   'exit',
@@ -43,7 +43,7 @@ export function terminationReason(given: unknown): TerminationReason {
 }
 
 export function describeExit(facts: EndFacts): RunExit {
-  const { runId, reason, durationMs, leftovers, escaped, survivors, unlisted } = facts
+  const { runId, reason, durationMs, leftovers, escaped, forced, survivors, unlisted } = facts
   const left = facts.survivorCount ?? survivors.length + (unlisted?.survivors ?? 0)
   const but = left > 0 ? `; ${count(left, 'process')} could not be terminated` : ''
   const byItself = facts.exitedByItself || reason === 'exit' || reason === 'ownership-escape'
@@ -59,6 +59,7 @@ export function describeExit(facts: EndFacts): RunExit {
     message: sentence(facts) + but,
     leftovers,
     escaped,
+    forced,
     survivors,
     ...(unlisted ? { unlisted } : {}),
   }
@@ -86,6 +87,7 @@ export function describeFailedStart(runId: string, error: NodeJS.ErrnoException)
     error: startErrorOf(error),
     leftovers: [],
     escaped: [],
+    forced: [],
     survivors: [],
   }
 }

@@ -48,3 +48,15 @@ export class RunTable {
     return [...this.#ended.values()].filter(matches)
   }
 }
+
+/**
+ * Returns a small object that answers a late cancel of a run.
+ *
+ * The table remembers a thousand runs. The process itself would keep its streams, and all that its
+ * listeners refer to, in memory.
+ */
+export function remembered(run: Run & { readonly end: Promise<RunExit> }): Run {
+  const { runId, pid, sessionId, scopeKey, service, labels, wasCancelled, end } = run
+  const cancel = () => end
+  return { runId, pid, sessionId, scopeKey, service, labels, wasCancelled, cancel }
+}

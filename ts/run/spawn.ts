@@ -9,7 +9,8 @@ import { nodeSpawn } from '../util/original-child-process.js'
 import { refuseChannelsOutsideNode } from '../util/runtimes.js'
 import { nameBadDirectory } from './bad-directory.js'
 import type { BorrowedChannel, BorrowedStream } from './ipc.js'
-import { OwnedProcess } from './owned-process.js'
+import { LiveRun } from './live-run.js'
+import type { OwnedProcess } from './owned-process.js'
 import { withDefaults } from './run-defaults.js'
 import { startIfEmpty, startInTurn } from './scopes.js'
 import { type RunSettings, readArguments } from './spawn-options.js'
@@ -45,15 +46,16 @@ export function spawn(
     if (given.hasDefaultIdleTimeout) settings.idleTimeoutMs = 0
     else throw idleTimeoutWithoutOutput(settings.idleTimeoutMs)
   }
-  const child = new OwnedProcess(settings, context)
+  const run = new LiveRun(settings, context)
+  const { process: child } = run
   if (created.hasSubscribers) created.publish({ process: child })
   if (spawning.hasSubscribers) spawning.start.publish({ process: child, options: settings })
   try {
     const borrowed = borrow(settings, plan)
-    const start = () => startNow(context, child, settings, plan, borrowed)
+    const start = () => startNow(context, run, plan, borrowed)
     if (!settings.replaceScope) start()
     else if (!startIfEmpty(context, settings.scopeKey as string, start))
-      startLater(context, child, settings, plan, borrowed)
+      startLater(context, run, plan, borrowed)
   } catch (error) {
     if (spawning.hasSubscribers) spawning.error.publish({ process: child, error })
     throw error
@@ -111,13 +113,13 @@ function openChannel(settings: RunSettings, plan: StdioPlan): BorrowedChannel | 
 /** Starts the command now. Throws if that fails, except for the errors that Node emits. */
 function startNow(
   context: SupervisorContext,
-  child: OwnedProcess,
-  settings: RunSettings,
+  run: LiveRun,
   plan: StdioPlan,
   { channel, release }: Borrowed,
 ): void {
+  const { process: child, settings } = run
   try {
-    const errno = tryToStart(context, child, settings, plan.slots, [], channel)
+    const errno = tryToStart(context, run, plan.slots, [], channel)
     if (errno === 0) {
       handOver(plan.lent, child.end)
       if (spawning.hasSubscribers) spawning.end.publish({ process: child })
@@ -129,7 +131,7 @@ function startNow(
       throw error
     }
     if (spawning.hasSubscribers) spawning.error.publish({ process: child, error })
-    child.failed(errno, channel)
+    run.failed(errno, channel)
   } catch (error) {
     channel?.channel.disconnect()
     throw error
@@ -145,22 +147,22 @@ function startNow(
  */
 function startLater(
   context: SupervisorContext,
-  child: OwnedProcess,
-  settings: RunSettings,
+  run: LiveRun,
   plan: StdioPlan,
   { channel, release }: Borrowed,
 ): void {
+  const { process: child, settings } = run
   const { errno, fds, stdio, theirs } = openStreams(plan.slots)
   if (errno !== 0) {
     release()
-    child.failed(errno, channel)
+    run.failed(errno, channel)
     return
   }
-  child.postpone(fds, channel)
+  run.postpone(fds, channel)
   handOver(plan.lent, child.end)
   const start = () => {
     context.refuseWhileClosing()
-    const refused = tryToStart(context, child, settings, stdio, child.openOutputs(), channel)
+    const refused = tryToStart(context, run, stdio, run.stdio.openOutputs(), channel)
     if (refused !== 0) {
       const error = errnoError(refused, `spawn ${settings.file}`)
       nameBadDirectory(error, settings)
@@ -171,7 +173,7 @@ function startLater(
   startInTurn(context, settings.scopeKey as string, child, start)
     .catch((error) => {
       if (spawning.hasSubscribers) spawning.error.publish({ process: child, error })
-      child.failedToStart(error)
+      run.failedToStart(error)
     })
     .finally(() => {
       for (const fd of theirs) if (fd >= 0) closeStream(fd)
@@ -190,32 +192,31 @@ const ipc = () => require('./ipc.js') as typeof import('./ipc.js')
  */
 function tryToStart(
   context: SupervisorContext,
-  child: OwnedProcess,
-  settings: RunSettings,
+  run: LiveRun,
   stdio: number[],
   outputs: number[],
   channel: BorrowedChannel | undefined,
 ): number {
   const registry = openedRegistry(context)
   if (typeof registry === 'number') return registry
-  child.starting()
-  const pending = begin(registry, settings, stdio, outputs)
+  run.starting()
+  const pending = begin(registry, run.settings, stdio, outputs)
   // Without free file descriptors the process has no streams, as in Node.
   let pipes: Pipes | undefined
-  let run: ReturnType<typeof pending.finish>
+  let native: ReturnType<typeof pending.finish>
   try {
-    if (pending.fds.length > 0) pipes = child.attach(pending.fds)
-    run = pending.finish((event) => child.onNative(event))
+    if (pending.fds.length > 0) pipes = run.attach(pending.fds)
+    native = pending.finish((event) => run.onNative(event))
   } catch (error) {
     pipes?.discard()
     pending.discard()
     throw error
   }
-  if (typeof run === 'number') {
-    if (!EMITTED.has(errnoError(run, 'spawn').code ?? '')) pipes?.discard()
-    return run
+  if (typeof native === 'number') {
+    if (!EMITTED.has(errnoError(native, 'spawn').code ?? '')) pipes?.discard()
+    return native
   }
-  child.started(pending.pid, run, channel)
+  run.started(pending.pid, native, channel)
   return 0
 }
 

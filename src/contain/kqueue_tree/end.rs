@@ -12,6 +12,7 @@ use crate::contain::wait::kill;
 use crate::contain::{Leftover, SIGKILL, inside};
 use crate::identity::stat::Stat;
 use crate::identity::{ignored_signals, read_stat};
+use crate::run::ProcessInfo;
 
 /// Maximum SIGSTOP passes before all members are killed, even if new ones still appear.
 const MAX_STOP_PASSES: usize = 8;
@@ -78,12 +79,12 @@ impl Tree {
         if stat.pid == self.root { self.signal_root(signal) } else { process(stat).signal(signal) }
     }
 
-    /// Sends SIGKILL once to every member.
+    /// Sends SIGKILL once to every member. Returns them.
     ///
     /// Stops the members first and kills them after that. If a member forks and is killed, nothing
     /// leads to its child in the next scan. A stopped member cannot fork, and still leads to the
     /// children that it forked before. When a scan finds no new member, all are known.
-    pub fn kill(&mut self) {
+    pub fn kill(&mut self) -> Vec<ProcessInfo> {
         self.termination = None;
         let mut stopped = HashSet::new();
         for _ in 0..MAX_STOP_PASSES {
@@ -95,6 +96,7 @@ impl Tree {
         }
         let living = self.living();
         self.send(&living, SIGKILL);
+        inside::killed(&living.iter().collect::<Vec<_>>())
     }
 
     /// Signals the root's group as a whole, which no fork can escape, and then the others, youngest

@@ -26,7 +26,7 @@ use crate::identity::{ProcessHandle, ProcessRef, State, ancestors, read_stat};
 use crate::run::lifecycle::{Action, Event, Lifecycle, Rules};
 use crate::run::reason::Ending;
 use crate::run::signal::{SIGKILL, exit_code};
-use crate::run::{Ended, Force, ProcessInfo};
+use crate::run::{Ended, Force, Forced, ProcessInfo, Unlisted};
 
 /// How long to wait for the effect of one termination pass.
 const TERMINATION_WAIT: Duration = Duration::from_millis(100);
@@ -145,6 +145,7 @@ struct TreeSearch<'a> {
     /// The run's job: a proven member is in it, and no process that is off limits.
     job: Option<Job>,
     has_terminated: bool,
+    forced: Forced,
     /// PIDs that were seen in the job, including processes that cannot be opened. The job ends and
     /// counts those.
     listed: HashSet<i32>,
@@ -159,6 +160,7 @@ impl<'a> TreeSearch<'a> {
             known: HashMap::new(),
             job: None,
             has_terminated: false,
+            forced: Forced::default(),
             listed: HashSet::new(),
             unopened: Vec::new(),
         }
@@ -288,6 +290,9 @@ impl<'a> TreeSearch<'a> {
 
     /// Terminates all members. Returns how many of them this process must not terminate.
     fn kill(&mut self, code: u32) -> usize {
+        let living = self.known.values().filter(|handle| !handle.has_ended());
+        let stats = living.filter_map(|handle| handle.stat().ok());
+        self.forced.add(stats.map(|stat| ProcessInfo::of(&stat, "")));
         if let Some(job) = &self.job {
             // If this fails, the members are terminated one by one.
             let _ = job.terminate(code);
@@ -306,10 +311,12 @@ impl<'a> TreeSearch<'a> {
         refused
     }
 
-    fn ended(&self, survivors: Vec<ProcessInfo>) -> Ended {
+    fn ended(&mut self, survivors: Vec<ProcessInfo>) -> Ended {
         let ending = if self.known.is_empty() { Ending::AlreadyEnded } else { Ending::KeeperLost };
         let force = if self.has_terminated { Force::Kill } else { Force::Nothing };
-        Ended { survivors, force, ..Ended::new(ending) }
+        let (forced, unlisted) = std::mem::take(&mut self.forced).without(&survivors);
+        let unlisted = Unlisted { forced: unlisted, ..Unlisted::default() };
+        Ended { survivors, forced, unlisted, force, ..Ended::new(ending) }
     }
 }
 

@@ -18,8 +18,8 @@ fn the_exit_of_the_root_is_reported_and_ends_the_members_that_it_leaves() {
         &[living(), gone(), At(1), gone()],
         &[
             "close",
-            "owner: RootExited Code(3), Extinct RootExit '' Nothing [] []",
-            "clients: RootExited Code(3), Extinct RootExit '' Nothing [] []",
+            "owner: RootExited Code(3), Extinct RootExit '' Nothing [] [] []",
+            "clients: RootExited Code(3), Extinct RootExit '' Nothing [] [] []",
         ],
     );
     check(
@@ -33,8 +33,8 @@ fn the_exit_of_the_root_is_reported_and_ends_the_members_that_it_leaves() {
             "terminate 15",
             "pass",
             "close",
-            "owner: Extinct RootExit '' Signal [1, 2, 3] []",
-            "clients: Extinct RootExit '' Signal [1, 2, 3] []",
+            "owner: Extinct RootExit '' Signal [1, 2, 3] [] []",
+            "clients: Extinct RootExit '' Signal [1, 2, 3] [] []",
         ],
     );
     check(
@@ -45,8 +45,8 @@ fn the_exit_of_the_root_is_reported_and_ends_the_members_that_it_leaves() {
             "owner: RootExited Code(3)",
             "clients: RootExited Code(3)",
             "close",
-            "owner: Extinct RootExit '' Nothing [] []",
-            "clients: Extinct RootExit '' Nothing [] []",
+            "owner: Extinct RootExit '' Nothing [] [] []",
+            "clients: Extinct RootExit '' Nothing [] [] []",
         ],
     );
     check(
@@ -57,8 +57,8 @@ fn the_exit_of_the_root_is_reported_and_ends_the_members_that_it_leaves() {
             "owner: RootExited Code(3)",
             "clients: RootExited Code(3)",
             "close",
-            "owner: Extinct RootExit '' Nothing [] [9]",
-            "clients: Extinct RootExit '' Nothing [] [9]",
+            "owner: Extinct RootExit '' Nothing [] [] [9]",
+            "clients: Extinct RootExit '' Nothing [] [] [9]",
         ],
     );
 }
@@ -75,8 +75,8 @@ fn the_first_request_names_the_reason_and_a_later_one_can_only_be_faster() {
             "terminate 2",
             "pass",
             "close",
-            "owner: RootExited Code(3), Extinct Cancel 'shutdown' Signal [] []",
-            "clients: RootExited Code(3), Extinct Cancel 'shutdown' Signal [] []",
+            "owner: RootExited Code(3), Extinct Cancel 'shutdown' Signal [] [] []",
+            "clients: RootExited Code(3), Extinct Cancel 'shutdown' Signal [] [] []",
         ],
     );
     check(
@@ -90,8 +90,8 @@ fn the_first_request_names_the_reason_and_a_later_one_can_only_be_faster() {
             "kill",
             "kill",
             "close",
-            "owner: RootExited Code(3), Extinct Cancel 'shutdown' Kill [] []",
-            "clients: RootExited Code(3), Extinct Cancel 'shutdown' Kill [] []",
+            "owner: RootExited Code(3), Extinct Cancel 'shutdown' Kill [] [1, 2, 4] []",
+            "clients: RootExited Code(3), Extinct Cancel 'shutdown' Kill [] [1, 2, 4] []",
         ],
     );
     check(
@@ -106,8 +106,8 @@ fn the_first_request_names_the_reason_and_a_later_one_can_only_be_faster() {
             "kill",
             "kill",
             "close",
-            "owner: Extinct RootExit '' Kill [1, 2] []",
-            "clients: Extinct RootExit '' Kill [1, 2] []",
+            "owner: Extinct RootExit '' Kill [1, 2] [1, 2, 4] []",
+            "clients: Extinct RootExit '' Kill [1, 2] [1, 2, 4] []",
         ],
     );
     check(
@@ -121,8 +121,8 @@ fn the_first_request_names_the_reason_and_a_later_one_can_only_be_faster() {
             "owner: RootExited Code(3)",
             "clients: RootExited Code(3)",
             "close",
-            "owner: Extinct Cancel '' Signal [] []",
-            "clients: Extinct Cancel '' Signal [] []",
+            "owner: Extinct Cancel '' Signal [] [] []",
+            "clients: Extinct Cancel '' Signal [] [] []",
         ],
     );
     check(
@@ -154,8 +154,8 @@ fn the_grace_is_followed_by_kills_and_then_by_survivors() {
             "kill",
             "list survivors",
             "close",
-            "owner: Extinct Cancel '' Kill [] [1]",
-            "clients: Extinct Cancel '' Kill [] [1]",
+            "owner: Extinct Cancel '' Kill [] [2, 4] [1]",
+            "clients: Extinct Cancel '' Kill [] [2, 4] [1]",
         ],
     );
     check(
@@ -170,9 +170,42 @@ fn the_grace_is_followed_by_kills_and_then_by_survivors() {
             "kill",
             "list survivors",
             "close",
-            "owner: Extinct RootExit '' Kill [2] [1]",
-            "clients: Extinct RootExit '' Kill [2] [1]",
+            "owner: Extinct RootExit '' Kill [2] [2, 4] [1]",
+            "clients: Extinct RootExit '' Kill [2] [2, 4] [1]",
         ],
+    );
+}
+
+#[test]
+fn without_a_grace_every_member_that_got_the_signal_counts_as_forced() {
+    let at_once = || Owner(Request::Cancel { signal: 15, grace_ms: 0, reason: "" });
+    let begins = ["owner: Ending Cancel ''", "clients: Ending Cancel ''", "terminate 15"];
+    let ends = |kills: &[&'static str], how: &'static [&'static str; 2]| {
+        [&begins[..], kills, &["close"], how].concat()
+    };
+    check(
+        "they die before SIGKILL",
+        KILLED,
+        &[at_once(), gone()],
+        &ends(
+            &[],
+            &[
+                "owner: RootExited Code(3), Extinct Cancel '' Signal [] [1, 2] []",
+                "clients: RootExited Code(3), Extinct Cancel '' Signal [] [1, 2] []",
+            ],
+        ),
+    );
+    check(
+        "they are listed once",
+        KILLED,
+        &[at_once(), At(0), gone()],
+        &ends(
+            &["kill", "kill"],
+            &[
+                "owner: RootExited Code(3), Extinct Cancel '' Kill [] [1, 2, 4] []",
+                "clients: RootExited Code(3), Extinct Cancel '' Kill [] [1, 2, 4] []",
+            ],
+        ),
     );
 }
 
@@ -207,8 +240,8 @@ fn a_tree_that_no_request_reaches_is_killed_without_a_grace() {
         "kill",
         "kill",
         "close",
-        "owner: RootExited Code(3), Extinct Cancel '' Kill [] []",
-        "clients: RootExited Code(3), Extinct Cancel '' Kill [] []",
+        "owner: RootExited Code(3), Extinct Cancel '' Kill [] [1, 2, 4] []",
+        "clients: RootExited Code(3), Extinct Cancel '' Kill [] [1, 2, 4] []",
     ];
     check("at the first signal", KILLED, &[On::Unreachable, Owner(cancel(15, "")), gone()], &ended);
     check(

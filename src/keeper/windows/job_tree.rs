@@ -11,6 +11,7 @@ use crate::contain::job::{Counts, Job};
 use crate::contain::{Leftover, Usage};
 use crate::errno::Errno;
 use crate::identity::ProcessRef;
+use crate::identity::stat::Stat;
 use crate::run::ctrl_break::CtrlBreak;
 use crate::run::lifecycle::KILL_LIMIT_MS;
 use crate::run::signal::{SIGKILL, exit_code};
@@ -125,6 +126,13 @@ impl JobTree {
         Population::Living
     }
 
+    /// The members that run now and can be inspected, with the root.
+    fn members(&self) -> Vec<Stat> {
+        let members = self.job.members().unwrap_or_default();
+        let stats = members.iter().filter_map(|member| member.stat().ok());
+        stats.filter(|stat| !stat.is_dead()).collect()
+    }
+
     fn now(&self) -> u64 {
         u64::try_from(self.created_at.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
@@ -193,28 +201,29 @@ impl ContainedTree for JobTree {
     }
 
     /// Terminates all members of the job. The next pass finds a member that is being created now.
-    fn kill(&mut self) {
+    fn kill(&mut self) -> Vec<ProcessInfo> {
         self.is_killing = true;
         let signal = self.killed_for.unwrap_or(SIGKILL);
         self.root.will_end_for(signal);
         // Open the members before the termination, because the job does not list them afterwards.
+        let mut members = Vec::new();
         if self.active > 0 {
             self.handles.add_all();
+            members = self.members();
         }
         let _ = self.job.terminate(exit_code(signal));
+        members.iter().map(|stat| ProcessInfo::of(stat, "")).collect()
     }
 
     /// None of them has escaped: no process leaves a job.
     fn left_behind(&mut self) -> Vec<Leftover> {
-        let members = self.job.members().unwrap_or_default();
-        let stats = members.iter().filter_map(|member| member.stat().ok());
-        stats
-            .filter(|stat| stat.pid != self.root.process.pid)
-            .map(|stat| Leftover {
-                process: ProcessInfo::of(&stat, "outlived the run's root"),
-                has_escaped: false,
-            })
-            .collect()
+        let is_other = |stat: &Stat| stat.pid != self.root.process.pid;
+        let leftover = |stat: Stat| Leftover {
+            process: ProcessInfo::of(&stat, "outlived the run's root"),
+            is_root: false,
+            has_escaped: false,
+        };
+        self.members().into_iter().filter(is_other).map(leftover).collect()
     }
 
     /// The members that have not exited.

@@ -19,8 +19,9 @@ use crate::identity::{ProcessRef, State, read_stat};
 use crate::keeper::control_client::ControlClient;
 use crate::keeper::protocol::{self, Request};
 use crate::registry::{Entry, Instance, Keeper, Record};
-use crate::run::ProcessInfo;
+use crate::run::Ended;
 use crate::run::lifecycle::{KILL_LIMIT_MS, ORPHAN_GRACE_MS};
+use crate::run::reason::Ending;
 use crate::runtime;
 use crate::spawn::run::Run;
 pub use crate::spawn::unix::Origin;
@@ -184,7 +185,7 @@ pub async fn end_lost(
     root: ProcessRef,
     cookie_key: Option<String>,
     cgroup: Option<String>,
-) -> Vec<ProcessInfo> {
+) -> Ended {
     let grace = Duration::from_millis(ORPHAN_GRACE_MS);
     let limit = Duration::from_millis(KILL_LIMIT_MS);
     if let Some(Ok(gone)) = origin.map(Origin::orphans_gone) {
@@ -194,13 +195,14 @@ pub async fn end_lost(
     let end = move || {
         let cgroup = cgroup.as_deref().map(|path| Recorded { path, keeper: &keeper });
         let target = Target { cgroup, ..Target::spawned(&root, cookie_key.as_deref()) };
-        let survivors = outside::end_tree(&target, libc::SIGTERM, grace, limit).survivors;
+        let ended = outside::end_tree(&target, libc::SIGTERM, grace, limit);
         #[cfg(target_os = "linux")]
         crate::spawn::unix::reparented::wait_for_root(&root);
-        survivors
+        ended
     };
-    match runtime::get() {
-        Ok(runtime) => runtime.run(end).await.unwrap_or_default(),
-        Err(_) => Vec::new(),
-    }
+    let ended = match runtime::get() {
+        Ok(runtime) => runtime.run(end).await,
+        Err(_) => None,
+    };
+    ended.unwrap_or_else(|| Ended::new(Ending::KeeperLost))
 }

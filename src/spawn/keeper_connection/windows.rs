@@ -13,10 +13,10 @@ use crate::keeper::control_client::ControlClient;
 use crate::keeper::protocol::{self, Report, Request};
 use crate::keeper::windows::{self as keeper, Holding, Message, RootProcess};
 use crate::registry::{Entry, Instance, Keeper, Record, now_ms};
-use crate::run::Policy;
-use crate::run::ProcessInfo;
 use crate::run::lifecycle::{KILL_LIMIT_MS, Rules};
+use crate::run::reason::Ending;
 use crate::run::signal::{SIGKILL, ends_on_windows};
+use crate::run::{Ended, Policy};
 use crate::runtime;
 use crate::spawn::run::Run;
 
@@ -169,14 +169,15 @@ pub async fn end_lost(
     root: ProcessRef,
     _cookie_key: Option<String>,
     job: Option<String>,
-) -> Vec<ProcessInfo> {
+) -> Ended {
     let limit = Duration::from_millis(KILL_LIMIT_MS);
     let end = move || {
         let target = Target { job: job.as_deref(), ..Target::spawned(&root, None) };
-        outside::end_tree(&target, SIGKILL, Duration::ZERO, limit).survivors
+        outside::end_tree(&target, SIGKILL, Duration::ZERO, limit)
     };
-    match runtime::get() {
-        Ok(runtime) => runtime.run(end).await.unwrap_or_default(),
-        Err(_) => Vec::new(),
-    }
+    let ended = match runtime::get() {
+        Ok(runtime) => runtime.run(end).await,
+        Err(_) => None,
+    };
+    ended.unwrap_or_else(|| Ended::new(Ending::KeeperLost))
 }

@@ -15,7 +15,7 @@ use crate::identity::stat::Stat;
 use crate::identity::{ProcessHandle, ProcessRef, State, ignored_signals, read_stat};
 use crate::run::lifecycle::{Action, Event, Lifecycle, Rules};
 use crate::run::reason::Ending;
-use crate::run::{Ended, Force, ProcessInfo};
+use crate::run::{Ended, Force, ProcessInfo, Unlisted};
 use crate::trace::trace;
 
 /// Upper bound for the grace period, so that adding it to the clock cannot overflow.
@@ -43,6 +43,10 @@ impl TreeSearch<'_> {
         let mut life = TimedLifecycle::new(limit);
         if let Action::Terminate(signal) = life.on(Event::Cancel { signal, grace_ms: millis(grace) }) {
             let until = Instant::now() + grace.min(MAX_GRACE);
+            // SIGKILL follows at once, so all members count as forced.
+            if let (true, Ok(members)) = (grace.is_zero(), &found) {
+                self.forced.add(members.iter().map(Member::info));
+            }
             found = found.and_then(|members| self.terminate(members, signal, until));
         }
         // The grace period is over.
@@ -51,14 +55,16 @@ impl TreeSearch<'_> {
         self.ended(survivors)
     }
 
-    fn ended(&self, survivors: Vec<ProcessInfo>) -> Ended {
+    fn ended(&mut self, survivors: Vec<ProcessInfo>) -> Ended {
         if let Some(cgroup) = &self.cgroup {
             // The kernel refuses if the cgroup contains a process.
             let _ = cgroup.remove();
         }
         let found = !self.known.is_empty() || self.found_in_cgroup;
         let ending = if found { Ending::KeeperLost } else { Ending::AlreadyEnded };
-        Ended { survivors, force: self.force, ..Ended::new(ending) }
+        let (forced, unlisted) = std::mem::take(&mut self.forced).without(&survivors);
+        let unlisted = Unlisted { forced: unlisted, ..Unlisted::default() };
+        Ended { survivors, forced, unlisted, force: self.force, ..Ended::new(ending) }
     }
 
     /// Sends every member `signal` and SIGCONT, including members that appear meanwhile. Stops when
@@ -216,6 +222,7 @@ impl TreeSearch<'_> {
         self.signalled.insert(member.id());
         if signal == SIGKILL {
             self.force = Force::Kill;
+            self.forced.add([member.info()]);
         }
     }
 }

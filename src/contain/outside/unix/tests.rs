@@ -1,6 +1,7 @@
 //! Tests with real processes. A process is alive while it holds the pipe open; its exit status
 //! shows how it ended.
 
+use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -74,6 +75,11 @@ fn found(force: Force) -> Ended {
     Ended { force, ..Ended::new(Ending::KeeperLost) }
 }
 
+/// Takes the list of the members that needed SIGKILL out of an end, and returns their PIDs.
+fn take_forced(ended: &mut Ended) -> Vec<i32> {
+    std::mem::take(&mut ended.forced).into_iter().map(|process| process.pid).collect()
+}
+
 #[test]
 fn a_root_that_leads_no_group_is_ended_without_the_rest_of_its_group() {
     let mut leader = Command::new("cat").stdin(Stdio::piped()).process_group(0).spawn().unwrap();
@@ -100,7 +106,8 @@ fn a_descendant_that_left_the_group_is_ended_although_its_parent_dies_first() {
     let descendant = tree.read_process();
     assert_eq!(read_stat(descendant.pid).unwrap().session, descendant.pid);
     let root = tree.root();
-    let (ended, signalled) = end_and_count(&registered(&root, true), libc::SIGTERM, SHORT, LONG);
+    let (mut ended, signalled) = end_and_count(&registered(&root, true), libc::SIGTERM, SHORT, LONG);
+    assert_eq!(take_forced(&mut ended), [descendant.pid], "the root died of SIGTERM");
     assert_eq!((ended, signalled), (found(Force::Kill), 2));
     assert_eq!(tree.child.wait().unwrap().signal(), Some(libc::SIGTERM), "it dies before its descendant");
     tree.assert_extinct();
@@ -167,11 +174,22 @@ fn a_run_without_its_root_is_found_by_its_cookie_and_one_scan_serves_many_runs()
 #[test]
 fn members_that_ignore_the_signal_or_are_stopped_are_killed_after_the_grace_period() {
     let mut tree = Tree::start(&mut sh("trap '' TERM; sleep 300 & echo $!; kill -STOP $!; wait", 0));
-    tree.read_process();
-    let root = tree.root();
-    let (ended, signalled) = end_and_count(&registered(&root, true), libc::SIGTERM, SHORT, LONG);
+    let (root, stopped) = (tree.root(), tree.read_process());
+    let (mut ended, signalled) = end_and_count(&registered(&root, true), libc::SIGTERM, SHORT, LONG);
+    let forced: HashSet<_> = take_forced(&mut ended).into_iter().collect();
+    assert_eq!(forced, HashSet::from([root.pid, stopped.pid]));
     assert_eq!((ended, signalled), (found(Force::Kill), 2));
     assert_eq!(tree.child.wait().unwrap().signal(), Some(SIGKILL));
+    tree.assert_extinct();
+}
+
+#[test]
+fn without_a_grace_all_members_are_forced() {
+    let mut tree = Tree::start(&mut sh("sleep 300 & echo $!; read line", 0));
+    let (root, child) = (tree.root(), tree.read_process());
+    let mut ended = end_tree(&registered(&root, true), libc::SIGTERM, Duration::ZERO, LONG);
+    let forced: HashSet<_> = take_forced(&mut ended).into_iter().collect();
+    assert_eq!(forced, HashSet::from([root.pid, child.pid]));
     tree.assert_extinct();
 }
 
@@ -181,7 +199,10 @@ fn a_tree_that_forks_while_it_is_killed_leaves_no_process() {
     let mut tree = Tree::start(&mut sh(forks, 0));
     tree.read_process();
     let root = tree.root();
-    let ended = end_tree(&registered(&root, true), SIGKILL, Duration::ZERO, LONG);
+    let mut ended = end_tree(&registered(&root, true), SIGKILL, Duration::ZERO, LONG);
+    let forced = take_forced(&mut ended);
+    assert!(forced.contains(&root.pid));
+    assert_eq!(forced.iter().collect::<HashSet<_>>().len(), forced.len(), "each is listed once");
     assert_eq!(ended, found(Force::Kill));
     tree.assert_extinct();
 }

@@ -10,7 +10,7 @@ use super::{Scan, Target};
 use crate::contain::cgroup::{Cgroup, Recorded};
 use crate::identity::ProcessRef;
 use crate::identity::stat::Stat;
-use crate::run::Force;
+use crate::run::{Force, Forced, ProcessInfo};
 
 /// A process that is proven to belong to the run.
 #[derive(Debug)]
@@ -24,6 +24,10 @@ impl Member {
     pub(super) fn id(&self) -> (i32, u64) {
         (self.process.pid, self.process.start)
     }
+
+    pub(super) fn info(&self) -> ProcessInfo {
+        ProcessInfo::of(&self.stat, "")
+    }
 }
 
 /// Searches for the members of one tree and ends them.
@@ -34,6 +38,7 @@ pub(super) struct TreeSearch<'a> {
     /// The members that got a signal, and the strongest means that was used.
     pub(super) signalled: HashSet<(i32, u64)>,
     pub(super) force: Force,
+    pub(super) forced: Forced,
     /// No process in the group is off limits.
     pub(super) may_signal_group: bool,
     /// The run's cgroup, if its keeper is dead; and whether no process in it is off limits.
@@ -53,6 +58,7 @@ impl<'a> TreeSearch<'a> {
             known: Known::new(),
             signalled: HashSet::new(),
             force: Force::Nothing,
+            forced: Forced::default(),
             may_signal_group: false,
             cgroup: None,
             may_kill_cgroup: false,

@@ -13,7 +13,7 @@ fn without_an_owner_the_registry_has_the_end_before_control_clients_get_it() {
             "terminate 15",
             "close",
             "record OwnerExit Some(Code(3))",
-            "clients: RootExited Code(3), Extinct OwnerExit '' Signal [] []",
+            "clients: RootExited Code(3), Extinct OwnerExit '' Signal [] [] []",
         ],
     );
     check(
@@ -23,7 +23,7 @@ fn without_an_owner_the_registry_has_the_end_before_control_clients_get_it() {
         &[
             "close",
             "record RootExit Some(Code(3))",
-            "clients: RootExited Code(3), Extinct RootExit '' Nothing [] []",
+            "clients: RootExited Code(3), Extinct RootExit '' Nothing [] [] []",
         ],
     );
 }
@@ -70,8 +70,8 @@ fn a_control_client_adopts_a_run_only_if_the_owner_is_gone() {
         &[
             "owner: Adopted true",
             "close",
-            "owner: RootExited Code(3), Extinct RootExit '' Nothing [] []",
-            "clients: RootExited Code(3), Extinct RootExit '' Nothing [] []",
+            "owner: RootExited Code(3), Extinct RootExit '' Nothing [] [] []",
+            "clients: RootExited Code(3), Extinct RootExit '' Nothing [] [] []",
         ],
     );
     check(
@@ -121,7 +121,7 @@ fn a_new_control_client_gets_what_it_has_missed() {
         ),
         (
             vec![client_cancel(15, "x"), gone()],
-            vec!["Adopted true", "RootExited Code(3)", "Extinct Cancel 'x' Signal [] []"],
+            vec!["Adopted true", "RootExited Code(3)", "Extinct Cancel 'x' Signal [] [] []"],
         ),
     ] {
         let (mut core, _) = core(KILLED);

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use super::super::*;
 use crate::contain::Usage;
+use crate::contain::contained_tree::Unreachable;
 use crate::errno::Errno;
 use crate::run::ExitStatus;
 use crate::run::lifecycle::KILL_LIMIT_MS;
@@ -76,8 +77,9 @@ impl ContainedTree for FakeTree {
         leftovers(&[2, 3])
     }
 
-    fn kill(&mut self) {
+    fn kill(&mut self) -> Vec<ProcessInfo> {
         self.log("kill");
+        vec![process(1), process(2), process(4)]
     }
 
     fn left_behind(&mut self) -> Vec<Leftover> {
@@ -104,7 +106,7 @@ pub fn process(pid: i32) -> ProcessInfo {
 }
 
 pub fn leftovers(pids: &[i32]) -> Vec<Leftover> {
-    pids.iter().map(|&pid| Leftover { process: process(pid), has_escaped: false }).collect()
+    pids.iter().map(|&pid| Leftover { process: process(pid), is_root: false, has_escaped: false }).collect()
 }
 
 /// Connections to an owner, and to one control client.
@@ -182,11 +184,11 @@ pub fn text(report: &Report) -> String {
         Report::Ending { cause, reason } => format!("Ending {cause:?} '{reason}'"),
         Report::RootExited(status) => format!("RootExited {status:?}"),
         Report::Extinct(ended) => {
-            let Ended { named_reason: reason, force, leftovers, survivors, .. } = ended;
+            let Ended { named_reason: reason, force, leftovers, forced, survivors, .. } = ended;
             let cause = cause(ended);
             let pids = |list: &[ProcessInfo]| list.iter().map(|process| process.pid).collect::<Vec<_>>();
-            let (leftovers, survivors) = (pids(leftovers), pids(survivors));
-            format!("Extinct {cause:?} '{reason}' {force:?} {leftovers:?} {survivors:?}")
+            let (leftovers, forced, survivors) = (pids(leftovers), pids(forced), pids(survivors));
+            format!("Extinct {cause:?} '{reason}' {force:?} {leftovers:?} {forced:?} {survivors:?}")
         }
         Report::Warning { limit_ms, remaining_ms } => format!("Warning {limit_ms} {remaining_ms}"),
         Report::Usage(usage) => format!("Usage {}", usage.processes),
