@@ -11,44 +11,25 @@
 //!   zombie. It signals every other member through a pidfd. It opens the pidfd first and then reads
 //!   the whole chain of parents again.
 
+mod reap;
+mod remaining;
+
 use std::collections::HashSet;
-use std::io;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use nix::errno::Errno;
 use nix::poll::PollFd;
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
 
+use self::reap::Check;
 use super::cgroup::Cgroup;
 use super::snapshot::{Snapshot, children};
 use super::termination::{Step, Termination};
-use super::wait::{kill, peek_at_any, wait_for};
+use super::wait::{kill, wait_for};
 use super::{Leftover, SIGKILL, Usage, inside};
 use crate::identity::stat::Stat;
 use crate::identity::{ignored_signals, read_stat, resident_bytes, ticks_to_ms};
-use crate::run::ExitStatus;
-use crate::run::ProcessInfo;
-
-/// Maximum duration of one [`Tree::reap`] call. A tree that only forks and exits must not block the
-/// keeper.
-const REAP_LIMIT: Duration = Duration::from_millis(5);
-
-/// How often, and with which pause, the keeper re-reads a cgroup that should be empty. The kernel
-/// may update the cgroup a moment after it reports the last process's death.
-const EMPTY_CHECKS: usize = 20;
-const EMPTY_PAUSE: Duration = Duration::from_micros(50);
-
-/// Maximum number of snapshots in [`Tree::left_behind`], and their maximum total duration.
-const LEFT_BEHIND_SNAPSHOTS: usize = 64;
-const LEFT_BEHIND_LIMIT: Duration = Duration::from_millis(100);
-
-/// With at most this many children, the keeper checks all of them on each death. With more, it
-/// pauses after each check for twice the time the check took.
-const FEW_CHILDREN: usize = 256;
-const IDLE_PER_CHECK: u32 = 2;
-/// Maximum pause between two checks. The duration of a check is elapsed time, which also passes
-/// while the keeper's container is frozen.
-const LONGEST_IDLE: Duration = Duration::from_millis(100);
+use crate::run::{ExitStatus, ProcessInfo};
 
 /// Makes this process the child subreaper, which adopts orphaned descendants.
 pub fn become_subreaper() -> Result<(), Errno> {
@@ -78,19 +59,6 @@ pub struct Tree {
     kill_passes: u64,
 }
 
-/// One check of [`Tree::reap_beside_dead_root`] over all children. It may need several `reap`
-/// calls.
-#[derive(Debug)]
-struct Check {
-    /// Children that are not checked yet, and how many there were at the start.
-    left: Vec<i32>,
-    count: usize,
-    has_reaped: bool,
-    began: Instant,
-    /// Earliest start of the next check.
-    not_before: Instant,
-}
-
 impl Tree {
     /// Creates the tree. `root` must be an unreaped child of the calling process, and in `cgroup`
     /// if that is given.
@@ -104,13 +72,7 @@ impl Tree {
             root_reaped: false,
             shrunk: false,
             unfinished: false,
-            check: Check {
-                left: Vec::new(),
-                count: 0,
-                has_reaped: false,
-                began: Instant::now(),
-                not_before: Instant::now(),
-            },
+            check: Check::new(),
             cgroup,
             termination: None,
             kill_passes: 0,
@@ -151,108 +113,8 @@ impl Tree {
         self.unfinished
     }
 
-    /// Reaps every dead child except the root, whose zombie stays. Returns true if nothing else is
-    /// left of the tree.
-    ///
-    /// One SIGCHLD can stand for several deaths. So if time runs out first,
-    /// [`Tree::is_unfinished`] returns true and the caller must call again.
-    pub fn reap(&mut self) -> bool {
-        let until = Instant::now() + REAP_LIMIT;
-        self.unfinished = false;
-        let is_root_dead = self.reap_beside_living_root(until);
-        if self.status.is_some() {
-            self.acknowledge_cgroup_change();
-        }
-        let is_empty = is_root_dead && self.reap_beside_dead_root(until);
-        if self.shrunk
-            && let Some(termination) = &mut self.termination
-        {
-            termination.member_died();
-        }
-        is_empty
-    }
-
-    /// Reaps while the root lives: asks the kernel for any dead child, which costs about the same
-    /// for few and many living children. Returns true when the root is dead. From then on the
-    /// kernel would return the root's zombie every time.
-    fn reap_beside_living_root(&mut self, until: Instant) -> bool {
-        while self.status.is_none() && !self.root_reaped {
-            match peek_at_any() {
-                Some((child, status)) if child == self.root => self.status = Some(status),
-                Some((child, _)) => self.shrunk |= wait_for(child, 0).is_some(),
-                None => return false,
-            }
-            if Instant::now() > until {
-                self.unfinished = true;
-                return false;
-            }
-        }
-        true
-    }
-
-    /// Reaps beside the root's zombie: waits for each child by its PID.
-    ///
-    /// A check that reaps a child is repeated, because the children of the reaped process are
-    /// children of the keeper now. Only a list with no child except the root proves that the tree
-    /// is empty. The list misses no child (see [`children`]), and no new process can appear: its
-    /// parent would have to be in the tree.
-    fn reap_beside_dead_root(&mut self, until: Instant) -> bool {
-        loop {
-            if self.check.left.is_empty() {
-                let now = Instant::now();
-                let listed = if now < self.check.not_before { None } else { children(self.me).ok() };
-                let Some(mut listed) = listed else {
-                    self.unfinished = true;
-                    return false;
-                };
-                listed.retain(|&child| child != self.root || self.root_reaped);
-                if listed.is_empty() {
-                    return self.is_cgroup_empty();
-                }
-                (self.check.count, self.check.began) = (listed.len(), now);
-                (self.check.left, self.check.has_reaped) = (listed, false);
-            }
-            while let Some(child) = self.check.left.pop() {
-                self.check.has_reaped |= wait_for(child, 0).is_some();
-                if Instant::now() > until {
-                    self.shrunk |= self.check.has_reaped;
-                    self.unfinished = true;
-                    return false;
-                }
-            }
-            self.shrunk |= self.check.has_reaped;
-            if self.check.count > FEW_CHILDREN {
-                let idle = self.check.began.elapsed().saturating_mul(IDLE_PER_CHECK);
-                self.check.not_before = Instant::now() + idle.min(LONGEST_IDLE);
-            }
-            if !self.check.has_reaped {
-                return false;
-            }
-        }
-    }
-
-    /// Reads `cgroup.events`, so that [`Tree::changes`] is no longer ready. Each `reap` must do
-    /// this, whether children live or not. A change after this read makes the descriptor ready
-    /// again.
-    fn acknowledge_cgroup_change(&mut self) {
-        // If the command has removed the cgroup, its descriptor stays ready for ever.
-        self.cgroup = self.cgroup.take().filter(|cgroup| !cgroup.is_removed());
-        self.is_cgroup_populated();
-    }
-
-    fn is_cgroup_empty(&self) -> bool {
-        !(self.is_cgroup_populated() && self.stays_populated())
-    }
-
     fn is_cgroup_populated(&self) -> bool {
         self.cgroup.as_ref().is_some_and(Cgroup::is_populated)
-    }
-
-    fn stays_populated(&self) -> bool {
-        (0..EMPTY_CHECKS).all(|_| {
-            std::thread::sleep(EMPTY_PAUSE);
-            self.is_cgroup_populated()
-        })
     }
 
     /// Reaps the root's zombie. Call it when nothing else is left of the tree. Returns true if the
@@ -270,83 +132,11 @@ impl Tree {
         if self.root_reaped { Err(Errno::ESRCH) } else { kill(self.root, signal) }
     }
 
-    /// Returns the members that are alive after the root has exited.
-    ///
-    /// One snapshot is not enough. A process that is seen dead, or that exited before its state was
-    /// read, may have forked a child after the snapshot listed its children. So repeat until that
-    /// is impossible, or an escaped process is found.
-    pub fn left_behind(&self) -> Vec<Leftover> {
-        let began = Instant::now();
-        let mut found = Vec::new();
-        for _ in 0..LEFT_BEHIND_SNAPSHOTS {
-            let children = children(self.me).unwrap_or_default();
-            let snapshot = Snapshot::take(self.me);
-            let members = snapshot.members(|_| true);
-            let living: HashSet<i32> = members.iter().map(|stat| stat.pid).collect();
-            let is_settled = children.iter().all(|&pid| pid == self.root || living.contains(&pid));
-            found = inside::leftovers(self.root, &members);
-            if is_settled
-                || found.iter().any(|leftover| leftover.has_escaped)
-                || began.elapsed() > LEFT_BEHIND_LIMIT
-            {
-                break;
-            }
-            for child in children.into_iter().filter(|&child| child != self.root) {
-                wait_for(child, 0);
-            }
-        }
-        found
-    }
-
-    /// Returns the members that are left after SIGKILL, each with the reason. Includes children
-    /// that cannot be inspected.
-    pub fn survivors(&self) -> Vec<ProcessInfo> {
-        let snapshot = Snapshot::take(self.me);
-        let members = snapshot.members(|_| true);
-        let listed = children(self.me);
-        // Checks for a child only after the list failed: a child that exists then is in no list.
-        let unlisted = uninspected(self.root, &listed, has_no_child);
-        let hidden = listed.unwrap_or_default().into_iter().filter(|&pid| !snapshot.has_seen(pid));
-        let hidden = hidden.map(|pid| ProcessInfo {
-            pid,
-            start: 0,
-            command: String::new(),
-            why: "it cannot be inspected: /proc does not show it".to_owned(),
-        });
-        members
-            .iter()
-            .map(|stat| match snapshot.signal(stat, 0) {
-                Err(Errno::EPERM) => {
-                    ProcessInfo::of(stat, "not permitted to signal it (EPERM): it runs as another user")
-                }
-                _ if stat.state == 'D' => ProcessInfo::of(stat, "in uninterruptible sleep (state D)"),
-                _ => ProcessInfo::of(stat, "still alive after SIGKILL"),
-            })
-            .chain(hidden)
-            .chain(unlisted)
-            .chain(self.surviving_non_descendants(&snapshot))
-            .collect()
-    }
-
     /// Living processes in the cgroup that are not descendants of the keeper.
     fn non_descendants(&self, snapshot: &Snapshot) -> Vec<Stat> {
         let listed = self.cgroup.as_ref().and_then(|cgroup| cgroup.members().ok()).unwrap_or_default();
         let non_descendants = listed.into_iter().filter(|&pid| pid != self.me && !snapshot.has_seen(pid));
         non_descendants.filter_map(|pid| read_stat(pid).ok()).filter(|stat| !stat.is_dead()).collect()
-    }
-
-    fn surviving_non_descendants(&self, snapshot: &Snapshot) -> Vec<ProcessInfo> {
-        let non_descendants = self.non_descendants(snapshot);
-        let mut seen: Vec<_> = non_descendants
-            .iter()
-            .map(|stat| ProcessInfo::of(stat, "in the run's cgroup, and still alive after SIGKILL"))
-            .collect();
-        if seen.is_empty() && snapshot.members(|_| true).is_empty() && self.is_cgroup_populated() {
-            let why = "the run's cgroup contains a process that is not visible in this PID namespace";
-            let why = why.to_owned();
-            seen.push(ProcessInfo { pid: self.root, start: 0, command: String::new(), why });
-        }
-        seen
     }
 
     /// Resource usage of the tree, from one snapshot. The kernel counts the CPU time of reaped
@@ -456,37 +246,4 @@ impl Tree {
 fn has_no_child() -> bool {
     let any = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
     waitid(Id::All, any) == Err(Errno::ECHILD)
-}
-
-/// Returns a placeholder for the children of a keeper that cannot list them. A report without
-/// survivors would claim that there are none.
-fn uninspected(
-    root: i32,
-    listed: &io::Result<Vec<i32>>,
-    has_no_child: impl FnOnce() -> bool,
-) -> Option<ProcessInfo> {
-    let error = listed.as_ref().err()?;
-    let why = || format!("the keeper has children that it cannot inspect: {error}");
-    (!has_no_child()).then(|| ProcessInfo { pid: root, start: 0, command: String::new(), why: why() })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn unlistable_children_are_survivors_unless_the_kernel_reports_no_child() {
-        let unreadable = || Err(io::Error::from(io::ErrorKind::PermissionDenied));
-        for (listed, has_no_child, expected) in [
-            (Ok(vec![]), true, None),
-            (Ok(vec![]), false, None),
-            (Ok(vec![7]), false, None),
-            (unreadable(), true, None),
-            (unreadable(), false, Some((7, 0))),
-        ] {
-            let found = uninspected(7, &listed, || has_no_child);
-            let found = found.map(|process| (process.pid, process.start));
-            assert_eq!(found, expected, "{listed:?}, no child: {has_no_child}");
-        }
-    }
 }
