@@ -374,8 +374,7 @@ describe('spawnOwned throws and starts nothing if the channel helper', () => {
 after(async () => {
   if (!isLinux) return
   const isZygote = (pid) =>
-    existsSync(`/proc/${pid}/comm`) &&
-    readFileSync(`/proc/${pid}/comm`, 'utf8').trim() === 'owned-zygote'
+    existsSync(`/proc/${pid}/comm`) && readFileSync(`/proc/${pid}/comm`, 'utf8').trim() === 'owned-zygote'
   // A child that has exited is a zombie until libuv waits for it.
   await until(() => childrenOf(process.pid).every(isZygote), 'no helper is left')
 })

@@ -134,9 +134,9 @@ impl ClaimState {
             Event::ClaimFailed { at } if !self.is_live() => Self::unsettled(at),
             Event::Adopt { former } => {
                 let pending = match self {
-                    Self::Claiming { pending, .. } | Self::Adopted { pending, .. } | Self::Own { pending } => {
-                        pending
-                    }
+                    Self::Claiming { pending, .. }
+                    | Self::Adopted { pending, .. }
+                    | Self::Own { pending } => pending,
                     Self::Unclaimed | Self::Unsettled { .. } | Self::Abandoned { .. } => None,
                 };
                 Self::Adopted { former, pending }

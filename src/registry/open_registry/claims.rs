@@ -64,12 +64,11 @@ impl Registry {
         let mut has_unsettled = false;
         for (key, record) in keys.into_iter().zip(found) {
             trace!(key: &key, "claim {}", if record.is_some() { "won" } else { "lost" });
-            match record {
-                Some(record) => ours.push(record),
-                None => {
-                    inner.own.lose_claim(&key);
-                    has_unsettled |= inner.own.is_unsettled(&key);
-                }
+            if let Some(record) = record {
+                ours.push(record);
+            } else {
+                inner.own.lose_claim(&key);
+                has_unsettled |= inner.own.is_unsettled(&key);
             }
         }
         if has_unsettled {
