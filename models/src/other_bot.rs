@@ -260,7 +260,7 @@ fn claim(scenario: &Scenario, world: &mut World, who: Who, plan: Plan, entry: Se
 fn check(scenario: &Scenario, world: &mut World, who: Who, plan: Plan, former: Seen) -> BotState {
     let now = world.registry.entry().filter(|now| now.owner() == Some(who));
     let Some(now) = now else {
-        world.memory_mut(who).release();
+        world.memory_mut(who).lose_claim();
         return BotState::Done;
     };
     if scenario.has(Flaw::ClaimNotRemembered) {

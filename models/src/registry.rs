@@ -323,6 +323,10 @@ impl Memory {
         self.local_mut().adopt(now, Record::clone(&former.0));
     }
 
+    pub fn lose_claim(&mut self) {
+        self.local_mut().lose_claim(&key());
+    }
+
     pub fn take_adopted(&mut self) {
         self.local_mut().take_adopted(&key());
     }
@@ -342,16 +346,22 @@ impl Hash for Memory {
 
 /// Of a time, only whether the next checkpoint can judge it counts.
 fn hash_claim<H: Hasher>(local: &LocalEntries, state: &mut H) {
-    let claim = local.claim_state(&KEY);
+    hash_claim_state(local.claim_state(&KEY), local, state);
+}
+
+fn hash_claim_state<H: Hasher>(claim: &ClaimState, local: &LocalEntries, state: &mut H) {
     mem::discriminant(claim).hash(state);
-    match claim {
-        ClaimState::Unclaimed => {}
-        ClaimState::Claiming { pending }
-        | ClaimState::Adopted { pending, .. }
-        | ClaimState::Own { pending } => {
-            pending.as_ref().map(|pending| local.can_judge(pending.since)).hash(state);
+    let pending = match claim {
+        ClaimState::Unclaimed => return,
+        ClaimState::Claiming { pending, before } => {
+            hash_claim_state(before, local, state);
+            pending
         }
-        ClaimState::Unsettled { since } => local.can_judge(*since).hash(state),
-        ClaimState::Abandoned { was_seen } => was_seen.hash(state),
-    }
+        ClaimState::Adopted { pending, .. } | ClaimState::Own { pending } => pending,
+        ClaimState::Unsettled { since, is_with_other } => {
+            return (local.can_judge(*since), is_with_other).hash(state);
+        }
+        ClaimState::Abandoned { was_seen } => return was_seen.hash(state),
+    };
+    pending.as_ref().map(|pending| local.can_judge(pending.since)).hash(state);
 }

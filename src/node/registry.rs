@@ -18,7 +18,7 @@ use super::reap_plan::{Plan, PlanRequest, PlanResult};
 use crate::counters::Snapshot;
 use crate::reap::{self, Planned, Verdict};
 use crate::registry::orphan_log::OrphanLog;
-use crate::registry::{self, Contents, Filter, Instance, Record, ScopeLock, UnreadableContent, disk};
+use crate::registry::{self, Contents, Filter, Instance, Record, ScopeLock, UnreadableContent};
 use crate::run::Force;
 use crate::run::reason::Reason;
 use crate::spawn::register;
@@ -350,11 +350,11 @@ fn end_one(
     EndedRun { key: record.key(), record, outcome, end: ended.into(), error }
 }
 
-/// Renames a log file that is longer than `limit`, see [`disk::rotate`].
+/// Renames a log file that is longer than `limit`, see [`registry::rotate_if_longer`].
 #[napi(catch_unwind, ts_return_type = "Promise<string>")]
 pub fn rotate_file(env: &Env, path: String, limit: u32) -> Result<Object<'_>, Error<String>> {
     in_background(env, move || {
-        disk::rotate_if_longer(path.as_ref(), limit.into())
+        registry::rotate_if_longer(path.as_ref(), limit.into())
             .map_err(|refusal| Failure::new("ERR_OWNED_NATIVE", &refusal))
     })
 }

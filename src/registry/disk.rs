@@ -136,16 +136,6 @@ pub fn rotate(file: &File, path: &Path) -> bool {
     }
 }
 
-/// Rotates the log file at `path`, if it is longer than `limit`.
-#[cfg(feature = "node")]
-pub fn rotate_if_longer(path: &Path, limit: u64) -> Result<(), Refusal> {
-    let file = open_to_extend(path)?;
-    if file.metadata().map_err(Refusal::Failed)?.len() > limit {
-        rotate(&file, path);
-    }
-    Ok(())
-}
-
 /// The path of a log file after its rotation.
 pub fn rotated(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();

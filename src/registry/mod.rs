@@ -65,6 +65,15 @@ pub fn now_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// Renames the log file at `path` to the same path with `.1`, if it is longer than `limit`.
+pub fn rotate_if_longer(path: &Path, limit: u64) -> Result<(), disk::Refusal> {
+    let file = disk::open_to_extend(path)?;
+    if file.metadata().map_err(disk::Refusal::Failed)?.len() > limit {
+        disk::rotate(&file, path);
+    }
+    Ok(())
+}
+
 /// Records how a run ended whose owner is gone, so that the next bot can report it. Blocks; for
 /// keepers.
 ///
