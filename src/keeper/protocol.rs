@@ -53,6 +53,8 @@ pub enum Request<'a> {
     Started,
     /// Moves the overall timeout by `ms`.
     Extend { ms: u64 },
+    /// Replaces the overall timeout. It counts from now, or from `Started`. `None` removes it.
+    SetTimeout { timeout: Option<Timeout> },
     /// The idle timeout has expired: the bot has read no output for `limit_ms`.
     IdleTimeout { limit_ms: u64 },
     /// Returns the tree's current resource usage as [`Report::Usage`]. Answers keep the order.
@@ -389,6 +391,8 @@ mod tests {
             assign_run(),
             Request::Started,
             Request::Extend { ms: u64::MAX },
+            Request::SetTimeout { timeout: None },
+            Request::SetTimeout { timeout: Some(Timeout { after_ms: 7, signal: 15 }) },
             Request::IdleTimeout { limit_ms: 1 },
             Request::Usage,
             Request::Cancel { signal: 15, grace_ms: 0, reason: "manual-cancel" },
