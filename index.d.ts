@@ -490,8 +490,8 @@ export interface OwnedProcess extends ChildProcess {
    * false if the run does not run any more.
    *
    * `timeoutMs` counts from this call. `noOutputTimeoutMs` counts from this call, or from later
-   * output. 0 removes a timeout. An absent one stays as it is. After this call the bot measures the
-   * timeouts of the run, so they end with the bot.
+   * output. 0 removes a timeout. An absent one stays as it is. Both are measured as if they were
+   * set at the start: `timeoutMs` by the keeper, so a kept run has it after the death of its bot.
    */
   setDeadline(deadline: DeadlineChange): boolean
   /**

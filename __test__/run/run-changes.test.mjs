@@ -1,7 +1,9 @@
 // What a caller can change about a run after its start: timeouts, labels and metadata.
 import { once } from 'node:events'
 import { assertGone, entriesOf, freshRegistry, startBot, supervise, until } from '../support/bots.mjs'
+import { LONG_MS, SILENCE_MS, silent, standing, talking } from '../support/deadlines.mjs'
 import { assert, describe, openWitness, program, test } from '../support/prelude.mjs'
+import { NO_KEEPER, posixOnly } from '../support/system.mjs'
 
 const options = { timeout: 60_000 }
 const path = freshRegistry()
@@ -10,6 +12,17 @@ const waits = [
   '-e',
   'process.stdin.on("data", (text) => process.stdout.write(text)); setInterval(() => {}, 1e6)',
 ]
+const clock = new Int32Array(new SharedArrayBuffer(4))
+
+/** Blocks the event loop until `check` is true. */
+function blockUntil(check) {
+  const giveUpAt = performance.now() + 60_000
+  while (!check()) {
+    assert.ok(performance.now() < giveUpAt, 'it did not happen within a minute')
+    Atomics.wait(clock, 0, 0, 10)
+  }
+}
+
 const start = (more) => supervisor.spawnOwned(process.execPath, waits, more)
 
 describe('setDeadline', options, () => {
@@ -87,6 +100,69 @@ describe('setDeadline', options, () => {
     await other.wait()
     assert.equal(child.state, 'running')
     await child.cancel()
+  })
+
+  test('counts as a timeout in the metrics', async () => {
+    const here = supervise(freshRegistry(), { graceMs: 0 })
+    const child = here.spawnOwned(process.execPath, waits)
+    child.setDeadline({ timeoutMs: 200 })
+    await child.wait()
+    assert.equal(here.metrics().run_timeout_total.overall, 1)
+  })
+
+  test('is enforced although the event loop is blocked', async (t) => {
+    for (const deadline of [{ timeoutMs: 300 }, { noOutputTimeoutMs: 300 }]) {
+      const { child, witness } = await standing(t, silent())
+      assert.equal(child.setDeadline(deadline), true)
+      blockUntil(() => witness.isGone())
+      assert.equal(child.state, 'running', 'the event loop has not run since')
+      assert.equal((await child.wait()).timedOut, true)
+    }
+  })
+
+  test('does not take a blocked event loop for an idle command', async (t) => {
+    const { child } = await standing(t, talking(1))
+    child.stdout.resume()
+    await once(child.stdout, 'data')
+    assert.equal(child.setDeadline({ noOutputTimeoutMs: SILENCE_MS }), true)
+    const from = performance.now()
+    blockUntil(() => performance.now() - from > LONG_MS)
+    await once(child.stdout, 'data')
+    assert.equal((await child.cancel({ signal: 'SIGKILL' })).reason, 'manual-cancel')
+  })
+
+  test('is enforced after the death of the bot, if the run is kept', posixOnly(NO_KEEPER), async (t) => {
+    const registry = freshRegistry()
+    const bot = await startBot(t, registry)
+    const witness = openWitness(t)
+    const kept = { onOwnerExit: 'keep', graceMs: 1000, timeoutMs: 600_000 }
+    const { runId } = await bot.ask('spawn', program('stays'), [witness.path], kept)
+    await witness.ready(1)
+    await until(() => entriesOf(registry)[0]?.state === 'running', 'the entry is written')
+    assert.equal(await bot.ask('setDeadline', runId, { timeoutMs: 1000 }), true)
+    await bot.kill()
+    await witness.gone(60_000)
+    await until(() => entriesOf(registry)[0]?.exit, 'the entry has the exit')
+    const exit = await (await supervise(registry).adopt(runId)).wait()
+    assert.deepEqual([exit.reason, exit.message], ['overall-timeout', 'turn timed out after 1s'])
+  })
+
+  test('does not replace the cause of a cancel that has begun', async (t) => {
+    const tree = [program('ignores-sigterm'), []]
+    const own = await standing(t, tree, { ready: 2 })
+    const cancelled = own.child.cancel({ graceMs: 500 })
+    assert.equal(own.child.setDeadline({ timeoutMs: 1, noOutputTimeoutMs: 1 }), false)
+    assert.equal((await cancelled).reason, 'manual-cancel')
+
+    // The keeper ends the tree for another bot, and this bot has not got that event yet.
+    const run = await standing(t, tree, { ready: 2 })
+    const bot = await startBot(t, run.here.registryPath)
+    const other = bot.ask('cancel', run.child.runId, { graceMs: 3000 })
+    blockUntil(() => run.here.list()[0]?.state === 'exiting')
+    assert.equal(run.child.state, 'running')
+    assert.equal(run.child.setDeadline({ timeoutMs: 1 }), false)
+    const { reason, timedOut } = await run.child.wait()
+    assert.deepEqual([reason, timedOut, (await other).outcome], ['manual-cancel', false, 'cancelled'])
   })
 
   test('refuses invalid values', async () => {

@@ -34,6 +34,7 @@ fn event_of(request: Result<Request, impl Sized>) -> Option<Event> {
     Some(match request {
         Ok(Request::Started) => Event::Started,
         Ok(Request::Extend { ms }) => Event::Extend { ms },
+        Ok(Request::SetTimeout { timeout }) => Event::SetTimeout { timeout },
         Ok(Request::IdleTimeout { limit_ms }) => Event::IdleTimeout { limit_ms },
         Ok(Request::Cancel { signal, grace_ms, .. }) => Event::Cancel { signal, grace_ms },
         Ok(Request::Usage | Request::Signal { .. }) => return None,

@@ -29,6 +29,7 @@ fn requests() -> Vec<Request<'static>> {
         assign_run(),
         Request::Started,
         Request::Extend { ms: u64::MAX },
+        Request::SetTimeout { timeout: None },
         Request::IdleTimeout { limit_ms: 1 },
         Request::Usage,
         Request::Signal { signal: 15 },

@@ -30,6 +30,7 @@ impl ControlRequest {
             Request::AssignRun(_)
             | Request::Started
             | Request::Extend { .. }
+            | Request::SetTimeout { .. }
             | Request::IdleTimeout { .. }
             | Request::Signal { .. }
             | Request::ControlClient { .. } => None,
@@ -51,6 +52,7 @@ mod tests {
             (Request::Adopt, Some(ControlRequest::Adopt)),
             (Request::Started, None),
             (Request::Extend { ms: 1 }, None),
+            (Request::SetTimeout { timeout: None }, None),
             (Request::IdleTimeout { limit_ms: 1 }, None),
             (Request::Signal { signal: 9 }, None),
             (Request::ControlClient { key: "k" }, None),

@@ -145,6 +145,7 @@ impl<T: ContainedTree, P: Platform> Core<T, P> {
         match *request {
             Request::Started => self.apply(Event::Started),
             Request::Extend { ms } => self.apply(Event::Extend { ms }),
+            Request::SetTimeout { timeout } => self.apply(Event::SetTimeout { timeout }),
             Request::IdleTimeout { limit_ms } => self.apply(Event::IdleTimeout { limit_ms }),
             Request::Usage => {
                 let usage = Report::Usage(self.tree.usage());

@@ -51,6 +51,8 @@ pub enum Request<'a> {
     Started,
     /// Moves the overall timeout by `ms`.
     Extend { ms: u64 },
+    /// Replaces the overall timeout. It counts from now, or from `Started`. `None` removes it.
+    SetTimeout { timeout: Option<Timeout> },
     /// The idle timeout has expired: the bot has read no output for `limit_ms`.
     IdleTimeout { limit_ms: u64 },
     /// Returns the tree's current resource usage as [`Report::Usage`]. Answers keep the order.

@@ -45,6 +45,11 @@ pub fn milliseconds(value: f64) -> u64 {
     whole(value)
 }
 
+/// The limit of a timeout. 0 means none.
+pub fn limit(ms: f64) -> Option<u64> {
+    Some(milliseconds(ms)).filter(|&ms| ms > 0)
+}
+
 /// JS numbers are doubles. The cast saturates, and NaN becomes 0.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 pub fn whole(value: f64) -> u64 {

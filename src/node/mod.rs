@@ -23,10 +23,11 @@ use napi::{Error, Status};
 use napi_derive::napi;
 
 use crate::contain::cookie;
+use crate::run::lifecycle::Timeout;
 use crate::spawn::{self, Launch, LaunchError, Launcher, OwnedStream, Pending, Run, Streams};
 use crate::{start_environment, trace};
 use background::{Failure, in_background};
-use convert::{Begun, Event, Finished};
+use convert::{Begun, Event, Finished, limit};
 use registry::Registry;
 
 /// The version of this addon. It must equal the version of the JavaScript that loads it.
@@ -210,6 +211,24 @@ impl Host {
     #[napi(catch_unwind)]
     pub fn extend(&self, run: u32, ms: f64) -> i32 {
         self.with_run(run, |run| run.extend(convert::milliseconds(ms)))
+    }
+
+    /// Replaces the overall timeout, from now on; 0 removes it. Returns an errno, or 0 if the
+    /// request was sent.
+    #[napi(catch_unwind)]
+    pub fn set_timeout(&self, run: u32, after_ms: f64, signal: i32) -> i32 {
+        let timeout = limit(after_ms).map(|after_ms| Timeout { after_ms, signal });
+        self.with_run(run, |run| run.set_timeout(timeout))
+    }
+
+    /// Replaces the idle timeout, from now on; 0 removes it. `outputs` are the caller's ends of the
+    /// outputs.
+    #[napi(catch_unwind)]
+    pub fn set_idle_timeout(&self, run: u32, limit_ms: f64, outputs: Vec<i32>) {
+        self.with_run(run, |run| {
+            run.set_idle_timeout(limit(limit_ms), outputs.into_iter());
+            Ok(())
+        });
     }
 
     /// Notes that another reader reads the output at this descriptor from now on.

@@ -59,6 +59,11 @@ impl IdleTimeout {
         self.since = self.since.max(now);
     }
 
+    /// Sets another limit. The idle time starts again now.
+    pub fn set_limit(&mut self, limit_ms: u64, now: u64) {
+        *self = Self { limit_ms, extra_ms: 0, since: now, warned: false, ..*self };
+    }
+
     /// The bot reports that it read output at that time.
     ///
     /// It may have read more until its next possible report, so the idle time starts after that
@@ -132,6 +137,17 @@ mod tests {
         assert_eq!(idle.look(NOTHING, 1_301), Verdict::Wait { until: 1_401 });
         assert_eq!(idle.look(NOTHING, 1_450), Verdict::Wait { until: 1_500 });
         assert_eq!(idle.look(NOTHING, 1_500), Verdict::Expired { limit_ms: 1_000 });
+    }
+
+    #[test]
+    fn another_limit_starts_the_idle_time_again() {
+        let mut idle = started(0);
+        assert!(matches!(idle.look(NOTHING, 900), Verdict::Warn { .. }));
+        idle.extend(5_000);
+        idle.set_limit(500, 950);
+        assert_eq!(idle.look(NOTHING, 1_000), Verdict::Wait { until: 1_050 });
+        assert!(matches!(idle.look(NOTHING, 1_350), Verdict::Warn { limit_ms: 500, remaining_ms: 100, .. }));
+        assert_eq!(idle.look(NOTHING, 1_450), Verdict::Expired { limit_ms: 500 });
     }
 
     #[test]

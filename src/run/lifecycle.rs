@@ -51,6 +51,9 @@ pub enum Event {
     IdleTimeout { limit_ms: u64 },
     /// The deadline moves later by `ms`.
     Extend { ms: u64 },
+    /// Replaces the deadline. The new one counts from now, or from [`Event::Started`]. `None`: there
+    /// is none any more.
+    SetTimeout { timeout: Option<Timeout> },
     /// The control socket of the bot closed.
     OwnerGone,
     /// The keeper got a termination signal.
@@ -280,6 +283,13 @@ impl Lifecycle {
                 self.extend(ms);
                 Action::Nothing
             }
+            (Phase::Starting | Phase::Running | Phase::Lingering, Event::SetTimeout { timeout }) => {
+                self.rules.timeout = timeout;
+                if self.phase != Phase::Starting {
+                    self.arm(now);
+                }
+                Action::Nothing
+            }
 
             // Killing many members takes time. Give up only when no member dies any more.
             (Phase::Killing { .. }, Event::Progress) => {
@@ -293,6 +303,7 @@ impl Lifecycle {
                 | Event::Shutdown
                 | Event::IdleTimeout { .. }
                 | Event::Extend { .. }
+                | Event::SetTimeout { .. }
                 | Event::Progress,
             ) => Action::Nothing,
 
@@ -306,7 +317,7 @@ impl Lifecycle {
         }
     }
 
-    /// Starts the deadline. This happens after the spawn, so a slow spawn does not count.
+    /// Starts the deadline from now. This happens after the spawn, so a slow spawn does not count.
     fn arm(&mut self, now: u64) {
         let active = |Timeout { after_ms, signal }| ActiveDeadline {
             since: now,

@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::errno::Errno;
 use crate::identity::ProcessRef;
 
+use super::deadlines::Deadlines;
 use super::run::Run;
 use super::run_monitor::RunMonitor;
 use super::{OnEvent, RunEvent, count_end, keeper_connection, watch};
@@ -108,7 +109,7 @@ fn listen(
             // The former bot may have died before it recorded this.
             entry.started();
             let held_by = record.cgroup.or(record.job);
-            let run = Run::new(connection, runtime, entry, record.grace_ms, None, None);
+            let run = Run::new(connection, runtime, entry, record.grace_ms, Deadlines::new(None, None), None);
             let monitor = RunMonitor {
                 run: run.clone(),
                 exec: None,
@@ -117,8 +118,6 @@ fn listen(
                 held_by,
                 origin: None,
                 cookie_key: record.cookie_key,
-                idle_task: None,
-                timeout: None,
                 counters: owner.counters.clone(),
                 on_event,
             };

@@ -10,6 +10,7 @@
 //! and `borrow`.
 
 pub mod adopt;
+mod deadlines;
 mod environment;
 mod keeper_connection;
 mod launch;

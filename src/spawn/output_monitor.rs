@@ -89,6 +89,12 @@ impl OutputMonitor {
         self.inner().idle_timeout.extend(ms);
     }
 
+    /// Sets another limit. The idle time starts again now.
+    pub fn set_limit(&self, limit_ms: u64) {
+        let now = self.now();
+        self.inner().idle_timeout.set_limit(limit_ms, now);
+    }
+
     /// Runs until the idle timeout expires, counted from now. The caller aborts it when the run
     /// ends.
     pub async fn listen(&self, run: &Run, on_event: &OnEvent) {

@@ -1,19 +1,20 @@
 //! A started run, as its owner holds it.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::errno::Errno;
 use tokio::task::AbortHandle;
 
-use super::RawStream;
+use super::deadlines::{Alarm, Deadlines, Inner as DeadlineState, Phase};
 use super::keeper_connection::KeeperConnection;
 use super::output_monitor::OutputMonitor;
+use super::{OnEvent, RawStream};
 use crate::keeper::protocol::Request;
 use crate::pty::{Size, Terminal};
 use crate::registry::Entry;
-use crate::run::lifecycle::REPORT_LIMIT_MS;
+use crate::run::lifecycle::{REPORT_LIMIT_MS, Timeout};
 use crate::runtime::Runtime;
 use crate::trace::trace;
 
@@ -28,14 +29,11 @@ pub struct Run(Arc<Inner>);
 struct Inner {
     connection: KeeperConnection,
     abandoned: AtomicBool,
-    /// By how much the caller extended the deadlines.
-    extended_ms: AtomicU64,
     watchdog: Mutex<Option<Watchdog>>,
     runtime: &'static Runtime,
     entry: Entry,
     grace_ms: u64,
-    /// Present if the run has an idle timeout.
-    output_monitor: Option<OutputMonitor>,
+    deadlines: Deadlines,
     terminal: Option<Arc<Terminal>>,
 }
 
@@ -52,18 +50,17 @@ impl Run {
         runtime: &'static Runtime,
         entry: Entry,
         grace_ms: u64,
-        output_monitor: Option<OutputMonitor>,
+        deadlines: Deadlines,
         terminal: Option<Arc<Terminal>>,
     ) -> Self {
         Self(Arc::new(Inner {
             connection,
             abandoned: AtomicBool::new(false),
-            extended_ms: AtomicU64::new(0),
             watchdog: Mutex::new(None),
             runtime,
             entry,
             grace_ms,
-            output_monitor,
+            deadlines,
             terminal,
         }))
     }
@@ -77,7 +74,7 @@ impl Run {
     }
 
     pub(super) fn output_monitor(&self) -> Option<&OutputMonitor> {
-        self.0.output_monitor.as_ref()
+        self.0.deadlines.output_monitor()
     }
 
     pub(super) fn terminal(&self) -> Option<&Terminal> {
@@ -115,18 +112,90 @@ impl Run {
         if let Some(monitor) = self.output_monitor() {
             monitor.extend(ms);
         }
-        // Count the extension before the keeper gets it. Otherwise the deadline task could kill a
+        // Count the extension before the keeper gets it. Otherwise the wake task could kill a
         // keeper that is stopped at the moment, because of a deadline that was already extended.
-        let adjust = |change: fn(u64, u64) -> u64| {
-            let extended = &self.0.extended_ms;
-            let _ = extended.fetch_update(Ordering::AcqRel, Ordering::Acquire, |was| Some(change(was, ms)));
-        };
-        adjust(u64::saturating_add);
-        self.send(&Request::Extend { ms }).inspect_err(|_| adjust(u64::saturating_sub))
+        let deadlines = &self.0.deadlines;
+        deadlines.extend(ms, Duration::saturating_add);
+        self.send(&Request::Extend { ms }).inspect_err(|_| deadlines.extend(ms, Duration::saturating_sub))
     }
 
-    pub(super) fn extended(&self) -> Duration {
-        Duration::from_millis(self.0.extended_ms.load(Ordering::Acquire))
+    /// Replaces the overall timeout. It counts from now. `None` removes it. Fails if the tree is
+    /// being ended.
+    pub fn set_timeout(&self, timeout: Option<Timeout>) -> Result<(), Errno> {
+        let deadlines = &self.0.deadlines;
+        let mut inner = deadlines.inner();
+        if matches!(inner.phase, Phase::Ending) {
+            return Err(Errno::ESRCH);
+        }
+        inner.alarm =
+            timeout.map(|timeout| Alarm::new(deadlines.now(), Duration::from_millis(timeout.after_ms)));
+        inner.stop_wake_task();
+        // A keeper without a deadline does not know that the command runs.
+        if matches!(inner.phase, Phase::Running(_)) {
+            self.send(&Request::Started)?;
+        }
+        self.start_wake_task(&mut inner);
+        self.send(&Request::SetTimeout { timeout })
+    }
+
+    /// Replaces the idle timeout. It counts from now. `None` removes it. `outputs` are the bot's
+    /// ends of the outputs, if the run had none before.
+    pub fn set_idle_timeout(&self, limit_ms: Option<u64>, outputs: impl Iterator<Item = RawStream>) {
+        let deadlines = &self.0.deadlines;
+        let mut inner = deadlines.inner();
+        inner.stop_idle_task();
+        inner.is_idle_limited = limit_ms.is_some();
+        if let Some(limit_ms) = limit_ms {
+            deadlines.limit_idle_time(limit_ms, outputs);
+        }
+        self.start_idle_task(&mut inner);
+    }
+
+    /// Starts the timeouts: the command runs.
+    pub(super) fn start_deadlines(&self, on_event: OnEvent) {
+        let mut inner = self.0.deadlines.inner();
+        inner.phase = Phase::Running(on_event);
+        // Without a deadline the keeper does not need this message, so do not wake it. If the send
+        // fails, the keeper is dead, and the next read shows that.
+        if inner.alarm.is_some() {
+            let _ = self.send(&Request::Started);
+        }
+        self.start_wake_task(&mut inner);
+        self.start_idle_task(&mut inner);
+    }
+
+    /// Starts the task that wakes the keeper at the overall deadline, and kills it if SIGCONT does
+    /// not help. It repeats, because the caller may extend the deadline meanwhile.
+    fn start_wake_task(&self, inner: &mut DeadlineState) {
+        if !matches!(inner.phase, Phase::Running(_)) || inner.alarm.is_none() {
+            return;
+        }
+        let run = self.clone();
+        let task = async move {
+            while let Some(wait) = run.0.deadlines.wake_in() {
+                if wait.is_zero() {
+                    run.wake_or_kill_keeper().await;
+                } else {
+                    tokio::time::sleep(wait).await;
+                }
+            }
+        };
+        inner.wake_task = Some(self.0.runtime.loop_handle.spawn(task).abort_handle());
+    }
+
+    /// Starts the task that enforces the idle timeout.
+    fn start_idle_task(&self, inner: &mut DeadlineState) {
+        let Phase::Running(on_event) = &inner.phase else { return };
+        if !inner.is_idle_limited {
+            return;
+        }
+        let (run, on_event) = (self.clone(), on_event.clone());
+        let task = async move {
+            if let Some(monitor) = run.output_monitor() {
+                monitor.listen(&run, &on_event).await;
+            }
+        };
+        inner.idle_task = Some(self.0.runtime.loop_handle.spawn(task).abort_handle());
     }
 
     /// Requests the resource usage of the tree. The answer is [`super::RunEvent::Usage`].
@@ -204,8 +273,17 @@ impl Run {
         self.0.connection.wake_or_kill()
     }
 
-    /// Stops the watchdog: the run has ended.
+    /// Stops the idle timeout: the tree is being ended.
+    pub(super) fn stop_idle_timeout(&self) {
+        self.0.deadlines.inner().on_ending();
+    }
+
+    /// Stops the watchdog and the timeouts: the run has ended.
     pub(super) fn on_end(&self) {
+        let mut deadlines = self.0.deadlines.inner();
+        deadlines.on_ending();
+        deadlines.stop_wake_task();
+        drop(deadlines);
         if let Some(watchdog) = self.watchdog().take() {
             watchdog.task.abort();
         }
@@ -283,7 +361,14 @@ mod tests {
             let entry = instance.begin(ours(4242 + i32::try_from(index).unwrap()), false).unwrap();
             // No system has this PID, so there is no process to wake or kill.
             let connection = KeeperConnection::new(ours_end, ProcessRef::known(i32::MAX, 1));
-            let run = Run::new(connection, runtime::get().unwrap(), entry, GRACE_MS, None, None);
+            let run = Run::new(
+                connection,
+                runtime::get().unwrap(),
+                entry,
+                GRACE_MS,
+                Deadlines::new(None, None),
+                None,
+            );
             let before = Instant::now();
             for request in requests {
                 request(&run);

@@ -118,6 +118,16 @@ export class NativeRun {
     return host().extend(this.#id, ms)
   }
 
+  /** Replaces the overall timeout, from now on. 0 removes it. */
+  setTimeout(ms: number, signal: number): number {
+    return host().setTimeout(this.#id, ms, signal)
+  }
+
+  /** Replaces the idle timeout, from now on. 0 removes it. `outputs` are those that the bot has. */
+  setIdleTimeout(ms: number, outputs: number[]): void {
+    host().setIdleTimeout(this.#id, ms, outputs)
+  }
+
   /** Requests the resource usage. The answer is an event. */
   usage(): number {
     return host().usage(this.#id)

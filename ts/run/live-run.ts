@@ -22,7 +22,6 @@ import type { BorrowedChannel } from './ipc.js'
 import { KeptDescendants } from './kept-descendants.js'
 import { OutputMeter } from './output-meter.js'
 import { OwnedProcess } from './owned-process.js'
-import { RunDeadlines } from './run-deadlines.js'
 import { describeCancelledBeforeStart, describeExit, describeFailedStart, type Ending } from './run-exit.js'
 import { RunPromises } from './run-promises.js'
 import { remembered } from './run-table.js'
@@ -38,7 +37,7 @@ export class LiveRun {
   readonly process: OwnedProcess
   readonly promises = new RunPromises()
   readonly stdio: StdioLifecycle
-  readonly deadlines: RunDeadlines
+  readonly output: OutputMeter
   readonly descendants = new KeptDescendants(this)
   state: RunState = 'starting'
   native: NativeRun | undefined
@@ -54,7 +53,6 @@ export class LiveRun {
   #isRunning = false
   /** The bot read output before that report. */
   #hasEarlyOutput = false
-  readonly #output: OutputMeter
   #usage: UsageRequest | undefined
   #stopListeningForAbort: (() => void) | undefined
   /** The root process exited while no caller, timeout or signal handler had ended the run. */
@@ -66,10 +64,8 @@ export class LiveRun {
     this.#context = context
     this.process = new OwnedProcess(this)
     this.stdio = new StdioLifecycle(this.process)
-    this.deadlines = new RunDeadlines(this)
-    this.#output = new OutputMeter(
-      settings.idleTimeoutMs > 0 ? outputReportInterval(settings.idleTimeoutMs) : undefined,
-    )
+    this.output = new OutputMeter(outputReportInterval)
+    this.output.setIdleTimeout(settings.idleTimeoutMs)
   }
 
   // ---- requests of callers ----------------------------------------------------------------------
@@ -210,7 +206,7 @@ export class LiveRun {
         this.#onStarted()
         break
       case 'warning':
-        this.onWarning(event)
+        this.#onWarning(event)
         break
       case 'ending':
         this.#onEnding(event)
@@ -268,28 +264,27 @@ export class LiveRun {
   #onStarted(): void {
     this.#isRunning = true
     this.#emitRun('started', {})
-    if (this.#hasEarlyOutput && this.#output.isEventDue(monotonicMs())) this.#emitRun('output', {})
+    if (this.#hasEarlyOutput && this.output.isEventDue(monotonicMs())) this.#emitRun('output', {})
   }
 
-  onWarning({ deadline = 'overall', limitMs = 0, remainingMs = 0 }: Partial<NativeEvent>): void {
+  #onWarning({ deadline = 'overall', limitMs = 0, remainingMs = 0 }: NativeEvent): void {
     this.#emitRun('deadline-warning', { deadline, limitMs, remainingMs })
   }
 
   #onEnding({ ending, reason = 'lost' }: NativeEvent): void {
     this.state = 'exiting'
     // Node's `timeout` option sets `killed` too.
-    if (ending === 'overall-timeout' || this.deadlines.hasTimedOut) this.process.killed = true
+    if (ending === 'overall-timeout') this.process.killed = true
     this.#emitRun('exiting', { reason })
   }
 
   /** Called when the bot read output. Reports it at most once per interval. */
   #onOutput(): void {
     const now = monotonicMs()
-    if (this.#output.isReportDue(now)) this.native?.outputRead()
-    this.deadlines.onOutput()
+    if (this.output.isReportDue(now)) this.native?.outputRead()
     // Output can arrive before the report of the start, and after the report of the end.
     if (!this.#isRunning) this.#hasEarlyOutput = true
-    else if (this.state !== 'exited' && this.#output.isEventDue(now)) this.#emitRun('output', {})
+    else if (this.state !== 'exited' && this.output.isEventDue(now)) this.#emitRun('output', {})
   }
 
   #onExit(code: number | null, signal: NodeJS.Signals | null): void {
@@ -330,14 +325,13 @@ export class LiveRun {
   // ---- the end ----------------------------------------------------------------------------------
 
   #onExtinct(end: NativeEnd): void {
-    const { ending, limitMs } = this.deadlines.stop(end)
-    this.ending = ending
+    this.ending = end.ending
     this.native?.forget()
     this.#leaveTable()
     const { runId } = this.settings
     const durationMs = Math.round(monotonicMs() - this.startedAt)
     const exitedByItself = this.#exitedByItself
-    this.#finish(describeExit({ ...end, ending, limitMs, runId, exitedByItself, durationMs }))
+    this.#finish(describeExit({ ...end, runId, exitedByItself, durationMs }))
     // The exit status of the root process is unknown if its keeper died first, or if it survived.
     // Report the exit anyway: the run is over.
     this.#onExit(null, null)

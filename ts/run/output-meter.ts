@@ -9,13 +9,19 @@ const EVENT_INTERVAL_MS = 1000
  * Times are those of `performance.now()`.
  */
 export class OutputMeter {
-  #reportInterval: number
+  readonly #intervalOf: (idleTimeoutMs: number) => number
+  #reportInterval = EVENT_INTERVAL_MS
   #lastReport = Number.NEGATIVE_INFINITY
   #lastEvent = Number.NEGATIVE_INFINITY
 
-  /** `idleInterval`: the interval that the idle timeout needs, or undefined without one. */
-  constructor(idleInterval: number | undefined) {
-    this.#reportInterval = Math.min(idleInterval ?? EVENT_INTERVAL_MS, EVENT_INTERVAL_MS)
+  /** `intervalOf` returns the interval of reports that an idle timeout needs. */
+  constructor(intervalOf: (idleTimeoutMs: number) => number) {
+    this.#intervalOf = intervalOf
+  }
+
+  /** Sets the idle timeout. 0: none. */
+  setIdleTimeout(ms: number): void {
+    this.#reportInterval = ms > 0 ? Math.min(this.#intervalOf(ms), EVENT_INTERVAL_MS) : EVENT_INTERVAL_MS
   }
 
   /** Whether to report the output to the native side. */

@@ -20,6 +20,7 @@ import { readLines } from './lines.js'
 import type { LiveRun } from './live-run.js'
 import { resizeTerminal } from './pty-options.js'
 import { readChanges } from './run-changes.js'
+import { extendDeadline, setDeadline } from './run-deadlines.js'
 
 /**
  * The class extends EventEmitter, and the end of this file puts it below ChildProcess.
@@ -147,11 +148,11 @@ export class OwnedProcess extends EventEmitter {
   }
 
   extendDeadline(ms: number): boolean {
-    return this.#run.deadlines.extend(ms)
+    return extendDeadline(this.#run, ms)
   }
 
   setDeadline(change: DeadlineChange): boolean {
-    return this.#run.deadlines.set(change)
+    return setDeadline(this.#run, change)
   }
 
   update(changes: RunChanges): void {

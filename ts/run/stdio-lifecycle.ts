@@ -125,12 +125,6 @@ export class StdioLifecycle {
     return this.#pipes?.openOutputs() ?? []
   }
 
-  /** Whether an output has data that the bot has not read, or is paused. */
-  hasUnread(index: number): boolean {
-    const stream = this.#pipes?.openStream(index)
-    return stream !== undefined && (stream.isPaused() || stream.readableLength > 0)
-  }
-
   /** See {@link Pipes.reportReading}. */
   reportReading(): void {
     this.#pipes?.reportReading()

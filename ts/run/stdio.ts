@@ -212,12 +212,6 @@ export class Pipes {
     return pipe ? this.#open(pipe) : null
   }
 
-  /** Returns the stream of a descriptor, if it was created and is open. */
-  openStream(index: number): Socket | undefined {
-    const stream = this.#pipes[index]?.stream
-    return stream?.destroyed ? undefined : stream
-  }
-
   all(): (Socket | null)[] {
     return this.#pipes.map((pipe) => pipe && this.#open(pipe))
   }

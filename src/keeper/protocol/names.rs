@@ -8,6 +8,7 @@ impl Request<'_> {
             Self::AssignRun(_) => "AssignRun",
             Self::Started => "Started",
             Self::Extend { .. } => "Extend",
+            Self::SetTimeout { .. } => "SetTimeout",
             Self::IdleTimeout { .. } => "IdleTimeout",
             Self::Usage => "Usage",
             Self::Signal { .. } => "Signal",

@@ -109,6 +109,8 @@ fn every_message_is_decoded_unchanged_from_chunks_of_any_size() {
         assign_run(),
         Request::Started,
         Request::Extend { ms: u64::MAX },
+        Request::SetTimeout { timeout: None },
+        Request::SetTimeout { timeout: Some(Timeout { after_ms: 7, signal: 15 }) },
         Request::IdleTimeout { limit_ms: 1 },
         Request::Usage,
         Request::Cancel { signal: 15, grace_ms: 0, reason: "manual-cancel" },

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Action, Event, Phase};
+use super::{Action, Event, Phase, Timeout};
 use crate::run::Cause;
 use crate::run::signal::Name;
 
@@ -48,6 +48,10 @@ impl fmt::Display for Step {
             }
             Event::IdleTimeout { limit_ms } => write!(f, "no output for {limit_ms} ms"),
             Event::Extend { ms } => write!(f, "deadline extended by {ms} ms"),
+            Event::SetTimeout { timeout: Some(Timeout { after_ms, .. }) } => {
+                write!(f, "new deadline in {after_ms} ms")
+            }
+            Event::SetTimeout { timeout: None } => f.write_str("deadline removed"),
             Event::OwnerGone => f.write_str("owner gone"),
             Event::Shutdown => f.write_str("keeper got a termination signal"),
             Event::Progress => f.write_str("members died"),
@@ -75,7 +79,7 @@ impl fmt::Display for Step {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::lifecycle::{Lifecycle, Rules, Timeout};
+    use crate::run::lifecycle::{Lifecycle, Rules};
     use crate::run::signal::{SIGKILL, SIGTERM};
 
     #[test]

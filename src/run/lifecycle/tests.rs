@@ -251,6 +251,50 @@ fn extend_works_before_the_deadline_counts_and_does_nothing_without_one() {
 }
 
 #[test]
+fn a_timeout_that_is_set_later_counts_from_then_and_replaces_the_former() {
+    let set = |after_ms| Event::SetTimeout { timeout: Some(Timeout { after_ms, signal: 3 }) };
+    let none = Rules { timeout: None, ..RULES };
+    for rules in [RULES, none] {
+        let run = play(
+            rules,
+            &[
+                (1_000, Event::Started, Action::Nothing),
+                (1_300, set(1_000), Action::Nothing),
+                (1_500, Event::Tick, Action::Nothing),
+                (2_100, Event::Tick, Action::Warn { limit_ms: 1_000, remaining_ms: 200 }),
+                (2_300, Event::Tick, Action::Terminate(3)),
+            ],
+        );
+        assert_eq!((run.cause(), run.limit_ms()), (Some(Cause::OverallTimeout), 1_000));
+        let run = play(rules, &[(1, set(1_000), Action::Nothing), (500, Event::Started, Action::Nothing)]);
+        assert_eq!(run.wake_at(), Some(1_300), "before the start it does not count");
+    }
+    let removed = Event::SetTimeout { timeout: None };
+    for script in [[Event::Started, removed], [removed, Event::Started]] {
+        let run = play(RULES, &[(1, script[0], Action::Nothing), (2, script[1], Action::Nothing)]);
+        assert_eq!(run.wake_at(), None, "{script:?}");
+    }
+}
+
+#[test]
+fn a_timeout_that_is_set_during_a_cancel_does_not_become_the_cause() {
+    let at_once = Event::SetTimeout { timeout: Some(Timeout { after_ms: 1, signal: 3 }) };
+    let run = play(
+        RULES,
+        &[
+            (1_000, Event::Started, Action::Nothing),
+            (1_001, CANCEL, Action::Terminate(SIGTERM)),
+            (1_002, at_once, Action::Nothing),
+            (1_050, Event::Tick, Action::Nothing),
+            (1_101, Event::Tick, Action::Kill),
+            (1_102, at_once, Action::Nothing),
+            (1_103, Event::Empty, Action::Finish),
+        ],
+    );
+    assert_eq!((run.cause(), run.limit_ms()), (Some(Cause::Cancel), 0));
+}
+
+#[test]
 fn the_idle_timeout_ends_a_run_that_has_not_exited_by_itself() {
     let silent = Event::IdleTimeout { limit_ms: 700 };
     let run =
@@ -306,7 +350,7 @@ fn every_event_has_the_expected_effect_in_every_phase() {
     let unmoved = [(starting, nothing), (running, nothing), (lingering, nothing)];
     let ending_unmoved = [(exiting, nothing), (exiting, nothing)];
     let sigkill = Event::Cancel { signal: SIGKILL, grace_ms: 5 };
-    let table: [(Event, Vec<(State, Action)>); 11] = [
+    let table: [(Event, Vec<(State, Action)>); 12] = [
         (Event::Started, [&[(running, nothing); 3][..], &ending_unmoved].concat()),
         (
             Event::RootExited,
@@ -317,6 +361,7 @@ fn every_event_has_the_expected_effect_in_every_phase() {
         (sigkill, [&ended(kill)[..], &[(exiting, kill), (exiting, nothing)]].concat()),
         (Event::IdleTimeout { limit_ms: 9 }, [&ended(term)[..], &ending_unmoved].concat()),
         (Event::Extend { ms: 9 }, [&unmoved[..], &ending_unmoved].concat()),
+        (Event::SetTimeout { timeout: None }, [&unmoved[..], &ending_unmoved].concat()),
         (Event::OwnerGone, [&ended(term)[..], &ending_unmoved].concat()),
         (Event::Shutdown, [&ended(term)[..], &ending_unmoved].concat()),
         (Event::Progress, [&unmoved[..], &ending_unmoved].concat()),

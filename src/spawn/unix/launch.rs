@@ -25,6 +25,7 @@ use crate::pty::Relay;
 use crate::registry::{self, Containment, Entry, Record};
 use crate::run::Policy;
 use crate::runtime::{self, Runtime};
+use crate::spawn::deadlines::Deadlines;
 use crate::spawn::keeper_connection::{Exec, KeeperConnection, ReportStream};
 use crate::spawn::output_monitor::OutputMonitor;
 use crate::spawn::run::Run;
@@ -238,7 +239,8 @@ impl SentLaunch {
             key: entry.key(),
         });
         let connection = KeeperConnection::to_new_keeper(control, process, &rules);
-        let run = Run::new(connection, runtime, entry, options.grace_ms, output_monitor, terminal);
+        let deadlines = Deadlines::new(options.timeout_ms.map(Duration::from_millis), output_monitor);
+        let run = Run::new(connection, runtime, entry, options.grace_ms, deadlines, terminal);
         // If this fails, the keeper is dead, and the run monitor notices that.
         if options.on_owner_exit == Policy::Keep {
             let _ = run.connection().send_rules();
@@ -251,8 +253,6 @@ impl SentLaunch {
             held_by: cgroup,
             origin: Some(origin),
             cookie_key: Some(launch.cookie_key),
-            idle_task: None,
-            timeout: options.timeout_ms.map(Duration::from_millis),
             counters: launch.owner.counters,
             on_event,
         };

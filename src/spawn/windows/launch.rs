@@ -30,6 +30,7 @@ use crate::run::Policy;
 use crate::run::lifecycle::Rules;
 use crate::run::signal::{SIGKILL, exit_code};
 use crate::runtime::{self, Runtime};
+use crate::spawn::deadlines::Deadlines;
 use crate::spawn::keeper_connection::{Exec, KeeperConnection};
 use crate::spawn::output_monitor::OutputMonitor;
 use crate::spawn::run::Run;
@@ -214,7 +215,8 @@ impl SuspendedLaunch {
                 return Err(LaunchError::refused(errno));
             }
         };
-        let run = Run::new(connection, runtime, entry, options.grace_ms, output_monitor, terminal);
+        let deadlines = Deadlines::new(options.timeout_ms.map(Duration::from_millis), output_monitor);
+        let run = Run::new(connection, runtime, entry, options.grace_ms, deadlines, terminal);
         let resumed = suspended.resume().and_then(|()| match options.on_owner_exit {
             Policy::Keep => let_run_outlive_bot(&job, &suspended, &root, options.on_leader_exit),
             Policy::Kill => Ok(()),
@@ -227,8 +229,6 @@ impl SuspendedLaunch {
             held_by: job_name,
             origin: None,
             cookie_key: Some(launch.cookie_key),
-            idle_task: None,
-            timeout: options.timeout_ms.map(Duration::from_millis),
             counters: launch.owner.counters,
             on_event,
         };
