@@ -3,7 +3,9 @@
 import { spawn } from 'node:child_process'
 import {
   appendFileSync,
+  chownSync,
   existsSync,
+  linkSync,
   mkdirSync,
   readFileSync,
   renameSync,
@@ -15,6 +17,7 @@ import fsPromises from 'node:fs/promises'
 import { syncBuiltinESMExports } from 'node:module'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { USER_A, withoutUsers } from '../support/another-user.mjs'
 import { assertGone, bystander, freshRegistry, startBot, supervise, until } from '../support/bots.mjs'
 import { assert, describe, openWitness, program, test } from '../support/prelude.mjs'
 import { sources, test as sourceTest } from '../support/sources.mjs'
@@ -166,6 +169,35 @@ describe('the file of the history', options, () => {
     await assert.rejects(supervisor.history(), { code: 'ELOOP' })
     assert.equal(readFileSync(victim, 'utf8'), '')
     assert.ok(supervisor.events.some(({ type, kind }) => type === 'registry' && kind === 'history'))
+  })
+
+  test('is neither read nor written if another user owns it', { skip: withoutUsers }, async () => {
+    for (const suffix of ['', '.1']) {
+      const path = freshRegistry()
+      mkdirSync(dirname(path))
+      const file = fileOf(path) + suffix
+      const forged = `${JSON.stringify({ runId: 'forged', pid: 1, endedAtMs: Date.now() })}\n`
+      writeFileSync(file, forged)
+      chownSync(file, USER_A, USER_A)
+      const supervisor = supervise(path)
+      assert.equal((await supervisor.run(process.execPath, ['-e', '0'])).ok, true)
+      await assert.rejects(supervisor.history(), { message: `${file} belongs to another user` })
+      assert.equal(readFileSync(file, 'utf8'), forged)
+      const reports = supervisor.events.filter(({ type, kind }) => type === 'registry' && kind === 'history')
+      assert.equal(reports.length, suffix === '' ? 1 : 0)
+    }
+  })
+
+  test('is neither read nor written if it has another hard link', posixOnly(NO_SHELL), async () => {
+    const path = freshRegistry()
+    mkdirSync(dirname(path))
+    const victim = join(dirname(path), 'victim')
+    writeFileSync(victim, '')
+    linkSync(victim, fileOf(path))
+    const supervisor = supervise(path)
+    await supervisor.run(process.execPath, ['-e', '0'])
+    await assert.rejects(supervisor.history(), /another hard link/)
+    assert.equal(readFileSync(victim, 'utf8'), '')
   })
 
   test('moves to .1 when it is long, and both are read', async () => {

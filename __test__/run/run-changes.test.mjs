@@ -1,6 +1,7 @@
 // What a caller can change about a run after its start: timeouts, labels and metadata.
 import { once } from 'node:events'
 import { assertGone, entriesOf, freshRegistry, startBot, supervise, until } from '../support/bots.mjs'
+import { spawnOwnedCli } from '../support/cli.mjs'
 import { LONG_MS, SILENCE_MS, silent, standing, talking } from '../support/deadlines.mjs'
 import { assert, describe, openWitness, program, test } from '../support/prelude.mjs'
 import { NO_KEEPER, posixOnly } from '../support/system.mjs'
@@ -248,6 +249,15 @@ describe('a run id', options, () => {
 })
 
 describe('a bot that registers itself', options, () => {
+  test('is not reported as exited by a cancel of a process that it has started', async () => {
+    const own = supervise(freshRegistry())
+    own.registerProcess({ pid: process.pid, runId: 'me' })
+    const { code, stdout } = await spawnOwnedCli(own.registryPath, ['cancel', 'me', '--json'])
+    assert.equal(code, 1, stdout)
+    assert.equal(own.list()[0]?.state, 'running')
+    own.unregisterProcess('me')
+  })
+
   test('is listed and found, and never signals itself', async () => {
     const own = supervise(freshRegistry())
     const record = own.registerProcess({ pid: process.pid, runId: 'me', labels: { kind: 'bot' } })
@@ -278,5 +288,20 @@ describe('a bot that registers itself', options, () => {
     assert.equal(kept.isGone(), false)
     assert.equal((await here.cancel('kept', { graceMs: 0 })).outcome, 'cancelled')
     assertGone(kept)
+  })
+
+  test('is not reported as exited by a cancel of another supervisor in it, or by a reap', async () => {
+    const path = freshRegistry()
+    const own = supervise(path)
+    own.registerProcess({ pid: process.pid, runId: 'me' })
+    const other = supervise(path)
+    for (const target of ['me', { pid: process.pid }])
+      await assert.rejects(other.cancel(target, { graceMs: 0 }), { code: 'ERR_OWNED_PROTECTED_PROCESS' })
+    const { killed, alreadyDead, ended } = await other.reapOrphans()
+    assert.deepEqual([killed, alreadyDead, ended], [[], [], []])
+    for (const { state, pid } of [...own.list(), ...other.list()])
+      assert.deepEqual([state, pid], ['running', process.pid])
+    assert.equal(other.list().length, 1)
+    own.unregisterProcess('me')
   })
 })

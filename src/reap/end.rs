@@ -113,16 +113,23 @@ fn cancel_by_keeper(
     if is_contradicted(&ended, root) { Err(Errno::ETIMEDOUT) } else { Ok(ended) }
 }
 
-/// Whether a bot that registered itself is asked to end itself.
-fn is_this_process(root: &ProcessRef) -> bool {
-    root.pid == std::process::id().cast_signed() && root.state() == State::Alive
+/// The root as a survivor, if it is this process or one of its ancestors: a bot can register itself.
+///
+/// A search from outside never finds these, and would report that they have ended.
+fn around_us(root: &ProcessRef) -> Option<ProcessInfo> {
+    let me = std::process::id().cast_signed();
+    let is_around_us = root.pid == me || identity::ancestors(me).contains(&root.pid);
+    let process = read_stat(root.pid).ok().filter(|_| is_around_us && root.state() == State::Alive)?;
+    Some(ProcessInfo::of(&process, "it is the process that ends the run, or one of its ancestors"))
 }
 
 fn from_outside(record: &Record, signal: i32, grace: Duration, reason: &str) -> Ended {
-    let is_around_us =
+    let is_our_run =
         record.keeper.is_some() && cookie::is_around_us(&record.run_id, record.cookie_key.as_deref());
-    if is_around_us || record.start_token.as_ref().is_some_and(is_this_process) {
-        return Ended { survivors: vec![ourselves()], ..Ended::new(ending_from_outside(record)) };
+    let protected =
+        if is_our_run { Some(ourselves()) } else { record.start_token.as_ref().and_then(around_us) };
+    if let Some(process) = protected {
+        return Ended { survivors: vec![process], ..Ended::new(ending_from_outside(record)) };
     }
     let old = if record.start_token.is_none() { identify_old(record) } else { None };
     let Some(root) = record.start_token.as_ref().or(old.as_ref()) else {

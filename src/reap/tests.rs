@@ -180,7 +180,7 @@ mod decision {
     use crate::registry::CachedRecord;
     use crate::run::reason::Ending;
     use crate::run::signal::SIGTERM;
-    use crate::run::{Cause, Ended};
+    use crate::run::{Cause, Ended, Force};
 
     /// A run whose keeper is this process, and the socket at which it listens.
     fn kept(child: &Child, name: &str) -> (Record, UnixListener) {
@@ -223,6 +223,18 @@ mod decision {
         let ended = end(&record, Via::Keeper, SIGTERM, Duration::from_secs(5), "owner-exit");
         keeper.join().unwrap();
         assert_eq!((ended.ending, ended.reason().name()), (Ending::Cause(Cause::Cancel), "owner-exit"));
+    }
+
+    #[test]
+    fn this_process_and_its_ancestors_survive_and_are_not_reported_as_ended() {
+        let me = identity::me().unwrap();
+        let parent = ProcessRef::capture(std::os::unix::process::parent_id().cast_signed()).unwrap();
+        for process in [me, parent] {
+            let ended = end(&orphan(&process), Via::Outside, SIGTERM, Duration::ZERO, "manual-cancel");
+            let survivors: Vec<_> = ended.survivors.iter().map(|process| process.pid).collect();
+            assert_eq!((ended.ending, survivors), (Ending::Cause(Cause::Cancel), vec![process.pid]));
+            assert_eq!(ended.force, Force::Nothing);
+        }
     }
 
     #[test]

@@ -16,6 +16,8 @@ export class LineReader implements AsyncIterableIterator<string> {
   #wake: (() => void) | undefined
   #error: Error | undefined
   #isDone = false
+  /** The last call of `next` that has not settled. */
+  #last: Promise<unknown> | undefined
 
   constructor(streams: readonly Readable[]) {
     this.#sources = streams.map((stream) => new Source(stream, (error) => this.#onChange(error)))
@@ -25,7 +27,20 @@ export class LineReader implements AsyncIterableIterator<string> {
     return this
   }
 
-  async next(): Promise<IteratorResult<string, undefined>> {
+  /** Returns the next line. Several calls at once settle in their order, as in async generators. */
+  next(): Promise<IteratorResult<string, undefined>> {
+    const advance = () => this.#advance()
+    const result = this.#last ? this.#last.then(advance, advance) : advance()
+    this.#last = result
+    const settled = () => {
+      if (this.#last === result) this.#last = undefined
+    }
+    result.then(settled, settled)
+    return result
+  }
+
+  /** Waits for the next line. Only one call waits at a time. */
+  async #advance(): Promise<IteratorResult<string, undefined>> {
     while (!this.#isDone) {
       const line = this.#take()
       if (line !== undefined) return { value: line, done: false }
@@ -42,7 +57,10 @@ export class LineReader implements AsyncIterableIterator<string> {
     return { value: undefined, done: true }
   }
 
-  /** Stops reading, for example after `break`. Unread output stays in the streams. */
+  /**
+   * Stops reading, for example after `break`. Unread output stays in the streams. Pending calls of
+   * `next` end.
+   */
   async return(): Promise<IteratorResult<string, undefined>> {
     this.#stop()
     return { value: undefined, done: true }
