@@ -96,7 +96,7 @@ describe('exit.forced', options, () => {
     const [ended] = await here.history({ runId })
     assert.equal(ended.forced, 2)
     const { stdout } = await spawnOwnedCli(path, ['inspect', runId])
-    assert.match(stdout, /killed +2 with SIGKILL/)
+    assert.match(stdout, /killed +2 processes with SIGKILL/)
   })
 
   test('has what a cancel kills without a keeper', async (t) => {
