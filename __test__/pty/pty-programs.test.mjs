@@ -235,7 +235,8 @@ describe('a terminal in a terminal', needs('script'), () => {
 
 test('Ctrl-C reaches only the processes in the foreground', linuxOnly(NO_SETSID, options), async (t) => {
   const witness = openWitness(t)
-  const line = `setsid '${program('stays')}' '${witness.path}' < /dev/null & trap 'echo caught' INT; echo on; sleep 1000; echo after; read -r _`
+  // The child of bash says that it runs: bash itself handles SIGINT and starts the next command.
+  const line = `setsid '${program('stays')}' '${witness.path}' < /dev/null & trap 'echo caught' INT; sh -c 'echo on; exec sleep 1000'; echo after; read -r _`
   const terminal = openTerminal(t, 'bash', ['-c', line])
   await terminal.sees(/on\r\n/)
   await witness.ready(1)
