@@ -2,6 +2,7 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync, readdirSync, readFileSync, readlinkSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
 import { createSupervisor } from 'spawn-owned'
 import { assertAlive, assertGone, entriesOf, freshRegistry, supervise, until } from '../support/bots.mjs'
 import { kept } from '../support/orphans.mjs'
@@ -226,3 +227,40 @@ describe('close', { timeout: 120_000 }, () => {
     assert.deepEqual([exit, Buffer.concat(output).toString()], [0, 'ERR_OWNED_CLOSED\n'])
   })
 })
+
+for (const end of ['close', 'shutdown'])
+  test(
+    `${end} releases the callback of native threads, and a later run gets events again`,
+    options,
+    async (t) => {
+      // In a process of its own: other tests of this file have runs too.
+      const code = `
+      const callbacks = new Map()
+      require('node:async_hooks').createHook({
+        init: (id, type) => type === 'napi_rs_threadsafe_function' && callbacks.set(id, type),
+        destroy: (id) => callbacks.delete(id),
+      }).enable()
+      const { createSupervisor } = require('spawn-owned')
+      const once = async () => {
+        const supervisor = createSupervisor({ registryPath: process.argv[1] })
+        const { ok } = await supervisor.spawnOwned(process.execPath, ['-e', '0']).wait()
+        const during = callbacks.size > 0
+        await supervisor[process.argv[2]]()
+        if (process.argv[2] === 'shutdown') await supervisor.close()
+        for (let turn = 0; callbacks.size > 0 && turn < 1000; turn++) await new Promise((r) => setTimeout(r, 10))
+        return [ok, during, callbacks.size]
+      }
+      once().then(async (first) => console.log(JSON.stringify([first, await once()])))`
+      const args = ['-e', code, freshRegistry(), end]
+      const bot = spawn(process.execPath, args, {
+        stdio: ['ignore', 'pipe', 'inherit'],
+        cwd: fileURLToPath(new URL('../..', import.meta.url)),
+      })
+      t.after(() => bot.kill())
+      const [results] = await once(bot.stdout, 'data')
+      assert.deepEqual(JSON.parse(results), [
+        [true, true, 0],
+        [true, true, 0],
+      ])
+    },
+  )

@@ -38,18 +38,23 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// the same. It distinguishes builds of the same version in a checkout. Raise it with every change
 /// of a signature here or of `LaunchOptions`.
 #[napi]
-pub const INTERFACE: u32 = 4;
+pub const INTERFACE: u32 = 5;
 
 /// Weak: it keeps the event loop alive only between [`Host::ref`] and `unref`.
 type Listener = ThreadsafeFunction<Event, (), Event, Status, false, true>;
+
+struct Listeners {
+    events: Arc<Listener>,
+    /// The same function again for `ref` and `unref`, which need exclusive access.
+    alive: Listener,
+}
 
 /// The runs of one JS thread, and the callback that gets their events.
 #[napi]
 pub struct Host {
     launcher: Launcher,
-    listener: Arc<Listener>,
-    /// The same function again for `ref` and `unref`, which need exclusive access.
-    alive: Listener,
+    /// `None` until [`Host::listen`], and after [`Host::stop_listening`].
+    listeners: Option<Listeners>,
     /// Between `begin` and `finish`.
     pending: Option<Pending>,
     runs: Arc<Mutex<HashMap<u32, Run>>>,
@@ -64,18 +69,31 @@ impl Host {
     /// advance.
     #[napi(constructor, catch_unwind)]
     #[allow(clippy::needless_pass_by_value)] // N-API passes values.
-    pub fn new(keeper: String, stock: u32, on_event: Function<Event, ()>) -> napi::Result<Self> {
-        let listener =
-            || on_event.build_threadsafe_function().weak::<true>().callee_handled::<false>().build();
-        Ok(Self {
+    pub fn new(keeper: String, stock: u32) -> Self {
+        Self {
             launcher: Launcher::new(keeper.into(), stock as usize),
-            listener: Arc::new(listener()?),
-            alive: listener()?,
+            listeners: None,
             pending: None,
             runs: Arc::default(),
             streams: HashMap::new(),
             next: 0,
-        })
+        }
+    }
+
+    /// Sets the callback that gets the events. Call it before a run begins.
+    #[napi(catch_unwind)]
+    #[allow(clippy::needless_pass_by_value)] // N-API passes values.
+    pub fn listen(&mut self, on_event: Function<Event, ()>) -> napi::Result<()> {
+        let listener =
+            || on_event.build_threadsafe_function().weak::<true>().callee_handled::<false>().build();
+        self.listeners = Some(Listeners { events: Arc::new(listener()?), alive: listener()? });
+        Ok(())
+    }
+
+    /// Releases the callback. Call it when no run is left.
+    #[napi(catch_unwind)]
+    pub fn stop_listening(&mut self) {
+        self.listeners = None;
     }
 
     /// Checks that keepers can be started.
@@ -166,9 +184,11 @@ impl Host {
     }
 
     fn event_callback(&self, run: u32) -> spawn::OnEvent {
-        let listener = self.listener.clone();
+        let listener = self.listeners.as_ref().map(|listeners| listeners.events.clone());
         Arc::new(move |event| {
-            listener.call(Event::new(run, event), ThreadsafeFunctionCallMode::NonBlocking);
+            if let Some(listener) = &listener {
+                listener.call(Event::new(run, event), ThreadsafeFunctionCallMode::NonBlocking);
+            }
         })
     }
 
@@ -286,13 +306,13 @@ impl Host {
     #[napi(js_name = "ref", catch_unwind)]
     pub fn keep_alive(&mut self, env: Env) -> napi::Result<()> {
         #[allow(deprecated)]
-        self.alive.refer(&env)
+        self.listeners.as_mut().map_or(Ok(()), |listeners| listeners.alive.refer(&env))
     }
 
     #[napi(js_name = "unref", catch_unwind)]
     pub fn let_go(&mut self, env: Env) -> napi::Result<()> {
         #[allow(deprecated)]
-        self.alive.unref(&env)
+        self.listeners.as_mut().map_or(Ok(()), |listeners| listeners.alive.unref(&env))
     }
 
     fn with_run(&self, run: u32, request: impl FnOnce(&Run) -> Result<(), Errno>) -> i32 {

@@ -36,21 +36,35 @@ const deliver = (event: NativeEvent) => runs.get(event.run)?.listener(event)
 beforeNativeIsGone(() => runs.clear())
 
 let created: Binding.Host | undefined
+let isListening = false
 
-/**
- * The native side of this thread's runs, created at its first use.
- *
- * It has a callback for native threads. A program that only loads the package has none: jest would
- * report it as an open handle, although it does not keep the event loop alive.
- */
+/** The native side of this thread's runs, created at its first use. */
 function host(): Binding.Host {
   created ??= new binding.Host(
     keeper,
     // The number of keepers in stock. Internal, for benchmarks: 0 forks each keeper on demand.
     Number(process.env.SPAWN_OWNED_STOCK ?? 2),
-    deliver,
   )
   return created
+}
+
+/**
+ * The native side, with a callback for the events of runs.
+ *
+ * A program without runs has no callback: jest would report it as an open handle, although it does
+ * not keep the event loop alive.
+ */
+function listeningHost(): Binding.Host {
+  if (!isListening) host().listen(deliver)
+  isListening = true
+  return host()
+}
+
+/** Releases the callback, if no run is left. The next run creates it again. */
+export function stopListening(): void {
+  if (!isListening || runs.size > 0) return
+  isListening = false
+  host().stopListening()
 }
 
 /** Sends pending rules to the keepers. Call it at exit: a keeper may not have got its rules yet. */
@@ -219,7 +233,7 @@ export function begin(
 ): PendingStart {
   // By position is much faster than by name.
   const values = launchOptionNames.map((name) => options[name])
-  const { errno, pid, fds } = host().begin(registry, values, stdio, outputs)
+  const { errno, pid, fds } = listeningHost().begin(registry, values, stdio, outputs)
   return {
     errno,
     pid,
@@ -247,7 +261,7 @@ export function begin(
 export async function adopt(registry: NativeRegistry, key: string, listener: Listener): Promise<NativeRun> {
   // Reserve the id first, because events can arrive before the adoption resolves. Collect them
   // until the caller has the run.
-  const id = host().reserve()
+  const id = listeningHost().reserve()
   const early: NativeEvent[] = []
   const run = new NativeRun(id, (event) => early.push(event))
   run.keepAlive(false)

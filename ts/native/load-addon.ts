@@ -56,7 +56,7 @@ function installedPackages(): InstalledPackage[] {
 const suffix = process.platform === 'win32' ? '.exe' : ''
 
 /** Must be equal to `INTERFACE` in src/node/mod.rs. Its comment says when to raise both. */
-const INTERFACE = 4
+const INTERFACE = 5
 
 /** An addon that belongs to another version of the JavaScript side. */
 interface Mismatch {

@@ -1,6 +1,7 @@
 // shutdown: terminates all runs and registered processes of a supervisor at the same time.
 
 import type { RunExit, RunRecord, ShutdownEvent, ShutdownOptions, ShutdownReport } from '../../index.js'
+import { stopListening } from '../native/addon.js'
 import { pendingAdoptions } from '../orphans/adopt.js'
 import { exitOfEnded, exitOfFailed, isKept } from '../registry/record-exit.js'
 import { keyOf } from '../registry/registry.js'
@@ -139,6 +140,7 @@ class Shutdown {
       clearInterval(awake)
       this.#finish()
     }
+    stopListening()
     const exits = this.#exits
     const survivors = exits.flatMap((exit) => exit.survivors)
     const durationMs = Math.round(monotonicMs() - this.#began)
