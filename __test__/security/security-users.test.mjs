@@ -38,8 +38,12 @@ function cancelFrame() {
 }
 
 /** Sends a frame to a keeper as that user. Returns the length of the answer in bytes. */
-async function visit(address, uid, frame) {
-  const { stdout } = await promisify(execFile)(program('visits'), [address, String(uid), frame])
+async function sendAs(address, uid, frame) {
+  const { stdout } = await promisify(execFile)(program('control-client-of-user'), [
+    address,
+    String(uid),
+    frame,
+  ])
   return Number(stdout)
 }
 
@@ -49,12 +53,12 @@ describe('another user', together, () => {
     const { address } = record.keeper
     const frame = cancelFrame()
     // More clients than the keeper refuses in one turn of its loop.
-    const answers = await Promise.all(Array.from({ length: 20 }, () => visit(address, USER_A, frame)))
+    const answers = await Promise.all(Array.from({ length: 20 }, () => sendAs(address, USER_A, frame)))
     assert.deepEqual(new Set(answers), new Set([0]))
     assertAlive(witness)
     assert.equal(await bot.ask('state', runId), 'running')
     // The same frame from the bot's own user cancels the run, so the frame itself is valid.
-    assert.ok((await visit(address, process.getuid(), frame)) > 0)
+    assert.ok((await sendAs(address, process.getuid(), frame)) > 0)
     await witness.gone(30_000)
     assert.equal((await bot.ask('wait', runId)).reason, 'manual-cancel')
   })
@@ -67,8 +71,8 @@ describe('another user', together, () => {
     const { runId } = await bot.ask('spawn', program('stays'), [witness.path])
     await witness.ready(1)
     const [record] = await bot.ask('list', { runId })
-    assert.equal(await visit(record.keeper.address, USER_A, cancelFrame()), 0)
-    assert.equal(await visit(record.keeper.address, USER_B, cancelFrame()), 0)
+    assert.equal(await sendAs(record.keeper.address, USER_A, cancelFrame()), 0)
+    assert.equal(await sendAs(record.keeper.address, USER_B, cancelFrame()), 0)
     assertAlive(witness)
     assert.equal(await bot.ask('state', runId), 'running')
     assert.equal((await bot.ask('cancelRun', runId)).reason, 'manual-cancel')
