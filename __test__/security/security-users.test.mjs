@@ -32,7 +32,8 @@ function cancelFrame() {
   const said = execFileSync(script('../../native/spawn-owned-keeper'), ['--version'], { encoding: 'utf8' })
   const version = Number(/protocol (\d+)/.exec(said)[1])
   const reason = Buffer.from('manual-cancel')
-  const payload = Buffer.concat([Buffer.from([6, 2 * 15, 0, reason.length]), reason])
+  // Cancel is the eighth variant of `Request` in src/keeper/protocol.rs. The signal is 15, the grace 0.
+  const payload = Buffer.concat([Buffer.from([7, 2 * 15, 0, reason.length]), reason])
   const header = Buffer.from([0x53, 0x4f, version, 0, payload.length, 0, 0, 0])
   return Buffer.concat([header, payload]).toString('hex')
 }
