@@ -477,7 +477,8 @@ export interface OwnedProcess extends ChildProcess {
    */
   cancel(options?: CancelOptions): Promise<RunExit>
   /**
-   * Extends the timeouts of the run by `ms`. Returns false if the run does not run any more.
+   * Extends the timeouts of the run by `ms`. Returns false if the run is being terminated or has
+   * ended.
    *
    * `timeoutMs` is extended permanently. `noOutputTimeoutMs` is extended once: until the next
    * output.
@@ -486,19 +487,20 @@ export interface OwnedProcess extends ChildProcess {
    */
   extendDeadline(ms: number): boolean
   /**
-   * Sets the timeouts of the run, from now on: arms, shortens, extends or removes them. Returns
-   * false if the run does not run any more.
+   * Sets, shortens, extends or removes the timeouts of the run. Returns false if the run is being
+   * terminated or has ended.
    *
    * `timeoutMs` counts from this call. `noOutputTimeoutMs` counts from this call, or from later
-   * output. 0 removes a timeout. An absent one stays as it is. Both are measured as if they were
-   * set at the start: `timeoutMs` by the keeper, so a kept run has it after the death of its bot.
+   * output. 0 removes a timeout. A timeout that is not passed stays as it is. The new timeouts work
+   * like those of {@link spawnOwned}: on Linux and macOS the keeper measures `timeoutMs`, so it also
+   * applies to a kept run whose bot is gone.
    */
   setDeadline(deadline: DeadlineChange): boolean
   /**
    * Changes labels and metadata of the run, in this object and in the registry entry.
    *
-   * Labels are merged with the present ones. Metadata replaces the present value; `null` removes
-   * it. It is at most 4096 bytes of JSON.
+   * Labels are merged with the present ones. Metadata replaces the present value, and `null`
+   * removes it. Metadata has at most 4096 bytes as JSON.
    */
   update(changes: RunChanges): void
   /**
@@ -638,8 +640,8 @@ export interface RunExit {
   /** The {@link RunExit.leftovers} that had left the session of the root process. */
   escaped: ProcessInfo[]
   /**
-   * Members that needed SIGKILL: they were alive when the grace period ended, or there was none.
-   * The root process is listed too. On Windows: what was terminated with the Job Object.
+   * Members that needed SIGKILL: they were alive when the grace ended, or the grace was 0. The root
+   * process can be one of them. On Windows: the members that were terminated with the Job Object.
    *
    * With the reason `lost` the list can be incomplete.
    */

@@ -13,7 +13,7 @@ const host = /^host: (.+)$/m.exec(read('rustc', ['-vV']))?.[1]
  * is left out: it would take an hour.
  */
 const pure =
-  'test(/^(run::|reap::classify|identity::(stat|token|macos::(kinfo|procargs))|contain::(tree|cookie|shell)|keeper::protocol|ports::table|errno::windows|spawn::(windows|tier)|registry::(local_entries|claim_state|cached_record))/)'
+  'test(/^(run::|reap::classify|identity::(stat|token|macos::(kinfo|procargs))|contain::(tree|cookie|shell)|keeper::protocol|ports::table|errno::windows|spawn::(windows|requested_containment)|registry::(local_entries|claim_state|cached_record))/)'
 
 const tools = {
   // With the standard library, because ThreadSanitizer must see both sides of its locks.

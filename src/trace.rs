@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn text_of_others_stays_on_its_line() {
+    fn line_breaks_and_control_characters_in_text_are_escaped() {
         let line = line_of("a\nb", "c\r\nd\u{1b}[2J");
         assert!(line.ends_with("run=a\\nb c\\r\\nd\\u{1b}[2J\n"), "{line}");
         assert_eq!(line.lines().count(), 1);

@@ -242,9 +242,9 @@ describe('invalid arguments cause the same error as in Node, in', () => {
 })
 
 describe('fork starts as Node’s does', () => {
-  const TELLS = script('tells-how-it-was-forked.mjs')
+  const REPORTS = script('reports-how-it-was-forked.mjs')
   const ZERO = join(dir, '0.mjs')
-  copyFileSync(TELLS, ZERO)
+  copyFileSync(REPORTS, ZERO)
   /** Forks a script and returns its messages, its output and its exit. */
   async function forked(cp, ...args) {
     const child = cp.fork(...args)
@@ -261,21 +261,21 @@ describe('fork starts as Node’s does', () => {
   }
   const quiet = { silent: true }
   const calls = {
-    'a script': [TELLS, [], quiet],
-    'with arguments': [TELLS, ['a', 'b c'], quiet],
-    'with options only': [TELLS, quiet],
-    'with null for arguments': [TELLS, null, quiet],
+    'a script': [REPORTS, [], quiet],
+    'with arguments': [REPORTS, ['a', 'b c'], quiet],
+    'with options only': [REPORTS, quiet],
+    'with null for arguments': [REPORTS, null, quiet],
     'a script with a digit in its name': [ZERO, quiet],
-    'a URL': [pathToFileURL(TELLS), quiet],
-    'a path as buffer': [Buffer.from(TELLS), quiet],
-    'with arguments for Node': [TELLS, { ...quiet, execArgv: ['--no-warnings'] }],
-    'another program': [TELLS, { ...quiet, execPath: '/usr/bin/env', execArgv: ['node'] }],
-    'with another serialization': [TELLS, { ...quiet, serialization: 'advanced' }],
-    'with stdio as text': [TELLS, { stdio: 'pipe' }],
-    'with nothing for stdio': [TELLS, { stdio: 'ignore' }],
-    'with a channel at another descriptor': [TELLS, { stdio: ['ignore', 'pipe', 'pipe', 'ignore', 'ipc'] }],
-    'with its own environment': [TELLS, { ...quiet, env: { A: 'a' } }],
-    'without a shell, even with the option shell': [TELLS, { ...quiet, shell: true }],
+    'a URL': [pathToFileURL(REPORTS), quiet],
+    'a path as buffer': [Buffer.from(REPORTS), quiet],
+    'with arguments for Node': [REPORTS, { ...quiet, execArgv: ['--no-warnings'] }],
+    'another program': [REPORTS, { ...quiet, execPath: '/usr/bin/env', execArgv: ['node'] }],
+    'with another serialization': [REPORTS, { ...quiet, serialization: 'advanced' }],
+    'with stdio as text': [REPORTS, { stdio: 'pipe' }],
+    'with nothing for stdio': [REPORTS, { stdio: 'ignore' }],
+    'with a channel at another descriptor': [REPORTS, { stdio: ['ignore', 'pipe', 'pipe', 'ignore', 'ipc'] }],
+    'with its own environment': [REPORTS, { ...quiet, env: { A: 'a' } }],
+    'without a shell, even with the option shell': [REPORTS, { ...quiet, shell: true }],
   }
   for (const [what, args] of Object.entries(calls)) {
     const more = what === 'another program' ? posixOnly('only POSIX systems have env', options) : options
@@ -284,7 +284,7 @@ describe('fork starts as Node’s does', () => {
 
   same('a script that an AbortSignal ends', async (cp) => {
     const controller = new AbortController()
-    const child = cp.fork(TELLS, { silent: true, signal: controller.signal, killSignal: 'SIGKILL' })
+    const child = cp.fork(REPORTS, { silent: true, signal: controller.signal, killSignal: 'SIGKILL' })
     const failed = once(child, 'error')
     controller.abort(new Error('why'))
     return [facts((await failed)[0]), child.killed, await once(child, 'exit')]
@@ -294,7 +294,7 @@ describe('fork starts as Node’s does', () => {
     const name = cp === nodes ? 'child_process' : 'spawn-owned/child_process'
     const code = `const child = require('${name}').fork(process.argv[1], [], { silent: true })
       child.on('message', ({ execArgv }) => console.log(execArgv)).send('tell')`
-    const args = ['--no-warnings', '-e', code, '--', TELLS]
+    const args = ['--no-warnings', '-e', code, '--', REPORTS]
     return nodes.execFileSync(process.execPath, args, { cwd: script('.'), encoding: 'utf8', timeout: 30_000 })
   })
 })

@@ -225,7 +225,7 @@ describe('tree and show', options, () => {
     const { registryPath } = await withRun(t, { runId: 'abc-1' })
     const { code, stderr } = await so(registryPath, ['show', 'xyz'])
     assert.equal(code, 3)
-    assert.match(stderr, /no run "xyz" is in the registry\. "spawn-owned ps" lists all runs/)
+    assert.match(stderr, /no run "xyz" is in the registry\. "spawn-owned ps -a" lists all runs/)
   })
 
   test('and cancel refuse a prefix that matches two runs', async (t) => {

@@ -150,7 +150,7 @@ describe('the bot', options, () => {
     'resizes the terminal, and the process in the foreground gets SIGWINCH',
     notUnderWine(WINE_CONNECTS_NO_STREAMS),
     async (t) => {
-      const terminal = openTerminal(t, process.execPath, [script('tells-its-size.mjs')], {
+      const terminal = openTerminal(t, process.execPath, [script('reports-terminal-size.mjs')], {
         pty: { cols: 90, rows: 20 },
       })
       await terminal.sees(/size 90x20/)

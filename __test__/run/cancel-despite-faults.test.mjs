@@ -90,27 +90,29 @@ describe(
   () => {
     /**
      * Starts a process that reads what the keeper at `address` sends to control clients, and can then
-     * send the same at `seat`.
+     * send the same at `impostorAddress`.
      */
-    async function impostor(t, address, seat) {
-      const child = spawn(program('sits-at-address'), [address, seat], { stdio: ['pipe', 'pipe', 'inherit'] })
+    async function impostor(t, address, impostorAddress) {
+      const child = spawn(program('keeper-impostor'), [address, impostorAddress], {
+        stdio: ['pipe', 'pipe', 'inherit'],
+      })
       t.after(() => child.kill('SIGKILL'))
       const closed = once(child, 'close')
       let output = ''
       child.stdout.on('data', (text) => {
         output += text
       })
-      await until(() => output === 'heard\n', 'the impostor has read the message of the keeper')
+      await until(() => output === 'read\n', 'the impostor has read the message of the keeper')
       return {
         async listen() {
           child.stdin.write('\n')
-          await until(() => output === 'heard\nsits\n', 'the impostor listens')
+          await until(() => output === 'read\nlistening\n', 'the impostor listens')
         },
         /** Ends the impostor and returns the requests that it got. */
         async requests() {
           child.stdin.end()
           await closed
-          return output.slice('heard\nsits\n'.length)
+          return output.slice('read\nlistening\n'.length)
         },
       }
     }

@@ -64,7 +64,7 @@ describe('the process reacts as in child_process to', () => {
 describe('the bot', () => {
   /** Runs a bot and returns its output. `held`: the bot waits for the end of its command. */
   const bot = (steps, held) => async (start) => {
-    const child = spawn(process.execPath, [script('bot-lets-go.mjs'), start.name, ...steps])
+    const child = spawn(process.execPath, [script('bot-unrefs-its-child.mjs'), start.name, ...steps])
     if (held) child.stdin.end()
     const { stdout, stderr } = await record(child)
     assert.equal(stderr, '')

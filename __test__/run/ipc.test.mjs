@@ -265,7 +265,7 @@ describe('the channel', () => {
   })
 
   const bot = (steps, held) => async (start) => {
-    const child = spawn(process.execPath, [script('bot-lets-go.mjs'), start.name, ...steps])
+    const child = spawn(process.execPath, [script('bot-unrefs-its-child.mjs'), start.name, ...steps])
     if (held) child.stdin.end()
     const { stdout, stderr } = await record(child)
     assert.equal(stdout.startsWith('command exited with 0'), held, stderr)

@@ -22,7 +22,7 @@ describe('a run that waits for its scope', together, () => {
   test('never starts if a third run replaces it', options, async (t) => {
     const first = await earlier(t)
     const second = waiting(t, first)
-    const child = first.here.spawnOwned(program('looks-for-others'), [first.witness.path], replacing)
+    const child = first.here.spawnOwned(program('reports-witness-holder'), [first.witness.path], replacing)
     const exit = await second.child.wait()
     assert.deepEqual([exit.reason, exit.message], ['manual-cancel', 'cancelled before it was started'])
     assert.equal(await textOf(child.stdout), 'no other process\n')

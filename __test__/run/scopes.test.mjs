@@ -33,7 +33,7 @@ describe('with replaceExistingScope, a new run', together, () => {
       async (t) => {
         const first = await earlier(t, { tree: treeNamed(name) })
         const { here, witness } = first
-        const child = here.spawnOwned(program('looks-for-others'), [witness.path], replacing)
+        const child = here.spawnOwned(program('reports-witness-holder'), [witness.path], replacing)
         assert.deepEqual([child.state, child.pid], ['starting', undefined])
         const text = textOf(child.stdout)
         await once(child, 'spawn')
@@ -73,7 +73,7 @@ describe('with replaceExistingScope, a new run', together, () => {
     const { runId } = await bot.ask('spawn', command, args, { ...scope, graceMs: 700 })
     await witness.ready(tree.ready)
     const here = supervise(path)
-    const child = here.spawnOwned(program('looks-for-others'), [witness.path], replacing)
+    const child = here.spawnOwned(program('reports-witness-holder'), [witness.path], replacing)
     assert.equal(child.state, 'starting')
     assert.equal(await textOf(child.stdout), 'no other process\n')
     assert.equal((await bot.ask('wait', runId)).reason, 'manual-cancel')
@@ -84,7 +84,7 @@ describe('with replaceExistingScope, a new run', together, () => {
   test('replaces a run of another supervisor in the same process', options, async (t) => {
     const { child: first, here, witness } = await earlier(t)
     const child = supervise(here.registryPath).spawnOwned(
-      program('looks-for-others'),
+      program('reports-witness-holder'),
       [witness.path],
       replacing,
     )
@@ -99,7 +99,7 @@ describe('with replaceExistingScope, a new run', together, () => {
     const pid = await bot.ask('child', program('stays'), [witness.path], { detached: true })
     await witness.ready(1)
     here.registerProcess({ pid, ...scope })
-    const child = here.spawnOwned(program('looks-for-others'), [witness.path], replacing)
+    const child = here.spawnOwned(program('reports-witness-holder'), [witness.path], replacing)
     assert.equal(await textOf(child.stdout), 'no other process\n')
   })
 

@@ -182,7 +182,8 @@ describe('a command that forges the end message of its keeper', together, () => 
     const version = Number(/protocol (\d+)/.exec(said)[1])
     const frame = (...payload) =>
       Buffer.from([0x53, 0x4f, version, 0, payload.length, 0, 0, 0, ...payload]).toString('hex')
-    return frame(7, 0, 0) + frame(8, ...Array(10).fill(0))
+    // `Ended` in src/run/ended.rs has 12 fields, of one byte each here. With fewer, the message is invalid.
+    return frame(7, 0, 0) + frame(8, ...Array(12).fill(0))
   }
 
   test('is ended, and the message is not accepted', options, async (t) => {

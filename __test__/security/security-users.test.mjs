@@ -32,14 +32,19 @@ function cancelFrame() {
   const said = execFileSync(script('../../native/spawn-owned-keeper'), ['--version'], { encoding: 'utf8' })
   const version = Number(/protocol (\d+)/.exec(said)[1])
   const reason = Buffer.from('manual-cancel')
-  const payload = Buffer.concat([Buffer.from([6, 2 * 15, 0, reason.length]), reason])
+  // Cancel is the eighth variant of `Request` in src/keeper/protocol.rs. The signal is 15, the grace 0.
+  const payload = Buffer.concat([Buffer.from([7, 2 * 15, 0, reason.length]), reason])
   const header = Buffer.from([0x53, 0x4f, version, 0, payload.length, 0, 0, 0])
   return Buffer.concat([header, payload]).toString('hex')
 }
 
 /** Sends a frame to a keeper as that user. Returns the length of the answer in bytes. */
-async function visit(address, uid, frame) {
-  const { stdout } = await promisify(execFile)(program('visits'), [address, String(uid), frame])
+async function sendAs(address, uid, frame) {
+  const { stdout } = await promisify(execFile)(program('control-client-of-user'), [
+    address,
+    String(uid),
+    frame,
+  ])
   return Number(stdout)
 }
 
@@ -49,12 +54,12 @@ describe('another user', together, () => {
     const { address } = record.keeper
     const frame = cancelFrame()
     // More clients than the keeper refuses in one turn of its loop.
-    const answers = await Promise.all(Array.from({ length: 20 }, () => visit(address, USER_A, frame)))
+    const answers = await Promise.all(Array.from({ length: 20 }, () => sendAs(address, USER_A, frame)))
     assert.deepEqual(new Set(answers), new Set([0]))
     assertAlive(witness)
     assert.equal(await bot.ask('state', runId), 'running')
     // The same frame from the bot's own user cancels the run, so the frame itself is valid.
-    assert.ok((await visit(address, process.getuid(), frame)) > 0)
+    assert.ok((await sendAs(address, process.getuid(), frame)) > 0)
     await witness.gone(30_000)
     assert.equal((await bot.ask('wait', runId)).reason, 'manual-cancel')
   })
@@ -67,8 +72,8 @@ describe('another user', together, () => {
     const { runId } = await bot.ask('spawn', program('stays'), [witness.path])
     await witness.ready(1)
     const [record] = await bot.ask('list', { runId })
-    assert.equal(await visit(record.keeper.address, USER_A, cancelFrame()), 0)
-    assert.equal(await visit(record.keeper.address, USER_B, cancelFrame()), 0)
+    assert.equal(await sendAs(record.keeper.address, USER_A, cancelFrame()), 0)
+    assert.equal(await sendAs(record.keeper.address, USER_B, cancelFrame()), 0)
     assertAlive(witness)
     assert.equal(await bot.ask('state', runId), 'running')
     assert.equal((await bot.ask('cancelRun', runId)).reason, 'manual-cancel')

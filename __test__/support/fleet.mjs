@@ -207,7 +207,7 @@ class Program {
   }
 }
 
-/** fixtures/locks-or-tells.c: its log shows which job ran when. */
+/** fixtures/locks-or-reports-overlap.c: its log shows which job ran when. */
 class LockedJob {
   #lock
   #finish
@@ -220,7 +220,7 @@ class LockedJob {
   }
 
   get command() {
-    return [program('locks-or-tells'), this.witness.path, this.#lock, this.#finish]
+    return [program('locks-or-reports-overlap'), this.witness.path, this.#lock, this.#finish]
   }
 
   #lines() {

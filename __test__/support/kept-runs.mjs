@@ -37,7 +37,7 @@ export async function keepingUntilOrder(t, more) {
       const orderPath = `${path}-order`
       if (!isWindows) execFileSync('mkfifo', [orderPath])
       exitWith = (code) => writeFile(orderPath, `${code}\n`)
-      return shellScript('exits-when-told', path, orderPath)
+      return shellScript('exits-on-order', path, orderPath)
     },
   }
   const run = await keeping(t, { tree, ...more })

@@ -19,7 +19,7 @@ const sets = [
       ...['stays', 'ignores-sigterm', 'half-setsid', 'double-fork-daemon', 'cleans-up-on-sigterm'],
       ...['marks-every-sigterm', 'forks-on-sigterm', 'tree-of-100', 'tree-of-31', 'hydra'],
       ...['cleared-environment', 'main-thread-exited', 'burns-and-dies', 'talks', 'holds-lock'],
-      ...['looks-for-others', 'converses', 'exits-when-told'],
+      ...['reports-witness-holder', 'converses', 'exits-on-order'],
     ],
   },
   {

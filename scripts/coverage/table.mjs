@@ -11,7 +11,7 @@ const decisions = new Set(
     'src/identity/stat.rs src/identity/token.rs src/identity/macos/kinfo.rs src/identity/macos/procargs.rs',
     'src/contain/cookie.rs src/contain/tree.rs src/contain/shell.rs src/contain/kqueue_members.rs',
     'src/contain/outside/unix/claim.rs src/contain/cgroup/place.rs src/contain/cgroup/name.rs',
-    'src/keeper/protocol.rs src/keeper/protocol/frame.rs src/ports/table.rs src/errno/windows.rs src/spawn/tier.rs',
+    'src/keeper/protocol.rs src/keeper/protocol/frame.rs src/ports/table.rs src/errno/windows.rs src/spawn/requested_containment.rs',
     'src/spawn/windows/search.rs src/spawn/windows/quote.rs src/spawn/windows/environment.rs',
     'ts/util/validation.ts ts/util/windows.ts ts/util/signals.ts ts/native/platform-packages.ts',
     'ts/run/spawn-options.ts ts/run/run-filters.ts ts/run/containment-options.ts',

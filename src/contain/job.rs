@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_lives_as_long_as_a_process_that_was_given_a_handle() {
+    fn a_job_keeps_its_name_while_a_process_that_was_given_a_handle_lives() {
         let name = format!("Local\\spawn-owned-test-{}", std::process::id());
         let member = Sleeper::start();
         let job = Job::create(Some(&name), Limits::default()).unwrap();

@@ -1,6 +1,6 @@
 //! The identity of a process: [`ProcessRef`].
 //!
-//! The kernel reuses PIDs. So no code outside this room may turn a bare PID into a signal. One
+//! The kernel reuses PIDs. So no code outside this folder may turn a bare PID into a signal. One
 //! exception needs no identity: a parent may signal its own unreaped child, because the kernel
 //! cannot reuse that PID before the parent has waited for the child (see `contain::subreaper`).
 

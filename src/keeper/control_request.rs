@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_control_client_may_cancel_ask_for_usage_and_adopt_and_nothing_else() {
+    fn a_control_client_may_only_cancel_adopt_and_request_the_usage() {
         let cancel = Request::Cancel { signal: 15, grace_ms: 7, reason: "shutdown" };
         let cancelled = ControlRequest::Cancel { signal: 15, grace_ms: 7, reason: "shutdown".to_owned() };
         for (request, expected) in [

@@ -132,7 +132,7 @@ impl<T: ContainedTree, P: Platform> Core<T, P> {
         self.apply(Event::Shutdown);
     }
 
-    /// Event: the owner is gone. True if the run goes on without an owner.
+    /// Event: the owner is gone. Returns true if the run continues without an owner.
     pub fn owner_gone(&mut self) -> bool {
         self.platform.drop_owner();
         self.apply(Event::OwnerGone);

@@ -14,7 +14,7 @@ use napi_derive::napi;
 
 use super::convert::{size, whole};
 use crate::run::Policy;
-use crate::spawn::{self, TerminalSettings, Tier};
+use crate::spawn::{self, RequestedContainment, TerminalSettings};
 
 macro_rules! launch_options {
     ($(#[$about:meta])* struct LaunchOptions { $($fields:tt)* }) => {
@@ -179,12 +179,12 @@ impl IntoCore<Policy> for String {
     }
 }
 
-impl IntoCore<Tier> for String {
-    fn into_core(self) -> Result<Tier, String> {
+impl IntoCore<RequestedContainment> for String {
+    fn into_core(self) -> Result<RequestedContainment, String> {
         match self.as_str() {
-            "auto" => Ok(Tier::Auto),
-            "keeper" => Ok(Tier::Keeper),
-            "cgroup" => Ok(Tier::Cgroup),
+            "auto" => Ok(RequestedContainment::Auto),
+            "keeper" => Ok(RequestedContainment::Keeper),
+            "cgroup" => Ok(RequestedContainment::Cgroup),
             other => Err(format!("containment is 'auto', 'keeper' or 'cgroup', not '{other}'")),
         }
     }

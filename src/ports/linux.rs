@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_of_this_process_is_a_strangers_for_a_run_without_it() {
+    fn a_port_belongs_to_a_stranger_unless_the_listener_is_in_the_tree() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let Whose::Stranger(stranger) = whose(Ipv4Addr::LOCALHOST.into(), port, None) else {

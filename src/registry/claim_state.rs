@@ -1,4 +1,4 @@
-//! What this process has to do with an entry: owns it, claims it, or has left it. Pure.
+//! The relation of this process to an entry: owns it, claims it, or has left it. Pure.
 //!
 //! [`ClaimState::after`] is the only place that changes a state. A table in the tests lists the
 //! result of every event in every state.

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_that_got_it_do_not_get_it_again_when_others_are_created() {
+    fn members_that_got_ctrl_break_do_not_get_it_again_when_others_are_created() {
         let mut sent = CtrlBreak::sent(vec![1, 2]);
         for members in [vec![(1, true), (2, true)], vec![(2, true), (3, true)], vec![(2, false), (3, false)]]
         {
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_member_gets_it_when_no_member_that_got_it_is_left() {
+    fn a_new_member_gets_ctrl_break_when_no_member_that_got_it_is_left() {
         let mut sent = CtrlBreak::sent(vec![1]);
         assert_eq!(sent.next(&[(1, true), (2, true)], 0), Next::Wait);
         assert_eq!(sent.next(&[(2, true)], 1), Next::Send);

@@ -42,7 +42,7 @@ pub struct Ended {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessInfo {
     pub pid: i32,
-    /// The start token, see the room `identity`.
+    /// The start token, see `crate::identity`.
     pub start: u64,
     /// The command name that the kernel reports.
     pub command: String,
@@ -82,7 +82,7 @@ impl Ended {
         let usual = Reason::of(self.ending, &self.named_reason, self.status, self.escaped.len());
         match self.ending {
             Ending::Cause(_) => Reason::named(&self.named_reason).unwrap_or(usual),
-            // No process asked for these endings, whatever the last request was.
+            // No process requested these endings, whatever the last request was.
             Ending::KeeperLost | Ending::AlreadyEnded => usual,
         }
     }

@@ -6,12 +6,13 @@ use super::{MAX_LISTED, ProcessInfo};
 
 const WHY: &str = "needed SIGKILL";
 
-/// How many processes are told apart. A tree can fork while it is being killed.
+/// How many processes are remembered, to count each once. The limit is needed because a tree can
+/// fork while it is being killed.
 const MAX_KNOWN: usize = 16 * MAX_LISTED;
 
 /// The first [`MAX_LISTED`] members that got SIGKILL, each once, and the count of all others.
 ///
-/// The members that died of an earlier signal are not among them.
+/// It does not contain members that died of an earlier signal.
 #[derive(Debug, Default)]
 pub struct Forced {
     listed: Vec<ProcessInfo>,

@@ -17,7 +17,7 @@ use super::warn_after;
 pub struct Waiting {
     /// In streams that the bot reads.
     pub with_reader: u64,
-    /// In streams that no code in the bot has asked for.
+    /// In streams that no code of the bot reads.
     pub without_reader: u64,
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{RawStream, Tier};
+use super::{RawStream, RequestedContainment};
 use crate::contain::Limits;
 use crate::identity::ProcessRef;
 use crate::pty;
@@ -60,7 +60,7 @@ pub struct LaunchOptions {
     pub timeout_signal: i32,
     /// The idle timeout: how long the command may produce no output.
     pub idle_timeout_ms: Option<u64>,
-    pub containment: Tier,
+    pub containment: RequestedContainment,
     pub memory_bytes: Option<u64>,
     pub processes: Option<u64>,
 }

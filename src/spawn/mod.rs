@@ -17,9 +17,9 @@ mod launch;
 mod launch_error;
 mod output_monitor;
 pub mod register;
+mod requested_containment;
 mod run;
 mod run_monitor;
-mod tier;
 #[cfg(unix)]
 mod unix;
 pub(crate) mod watch;
@@ -43,8 +43,8 @@ pub use os::{
     Launcher, OwnedStream, Pending, RawStream, borrow, duplicate, end_stream, hand_out, raw_stream,
     stream_id, stream_pair,
 };
+pub use requested_containment::RequestedContainment;
 pub use run::Run;
-pub use tier::Tier;
 #[cfg(unix)]
 use unix as os;
 #[cfg(windows)]

@@ -133,7 +133,7 @@ export const COMMANDS: readonly Command[] = [
   {
     name: 'inspect',
     usage: 'RUN',
-    summary: 'Show all about a run, live or ended',
+    summary: 'Show everything about a run, live or ended',
     about: [RUN],
     options: [],
     words: [1, 1],

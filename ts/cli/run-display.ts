@@ -53,7 +53,8 @@ export function named<T extends { record: { runId: string } }>(runs: readonly T[
   const exact = runs.filter(({ record }) => record.runId === name)
   const found = exact.length > 0 ? exact : runs.filter(({ record }) => record.runId.startsWith(name))
   const [first, second] = found
-  if (!first) throw new NothingFound(`no run "${name}" is in the registry. "spawn-owned ps" lists all runs`)
+  if (!first)
+    throw new NothingFound(`no run "${name}" is in the registry. "spawn-owned ps -a" lists all runs`)
   if (second) {
     const ids = found.slice(0, CANDIDATES).map(({ record }) => record.runId)
     const others = found.length - ids.length

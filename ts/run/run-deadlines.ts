@@ -6,7 +6,7 @@ import { duration } from '../util/validation.js'
 import type { LiveRun } from './live-run.js'
 import { readDeadlineChange } from './run-changes.js'
 
-/** Extends both timeouts. Returns false if the run does not run any more. */
+/** Extends both timeouts. Returns false if the run is being terminated or has ended. */
 export function extendDeadline({ settings, state, isPostponed, native }: LiveRun, ms: number): boolean {
   const more = duration(ms, 'ms')
   if (more === undefined) throw invalidType('ms', 'of type number', ms)
@@ -24,13 +24,13 @@ export function extendDeadline({ settings, state, isPostponed, native }: LiveRun
   return state === 'running' && native?.extend(more) === 0
 }
 
-/** Sets the timeouts, from now on. Returns false if the run does not run any more. */
+/** Sets the timeouts, from now on. Returns false if the run is being terminated or has ended. */
 export function setDeadline(run: LiveRun, change: DeadlineChange): boolean {
   const { settings, state, isPostponed, native, stdio } = run
   const { timeoutMs, noOutputTimeoutMs } = readDeadlineChange(change, run.process)
   if (!isPostponed && (state !== 'running' || !native)) return false
   if (timeoutMs !== undefined) {
-    // The tree is being ended, and the bot has not got that event yet.
+    // The tree is being terminated, and the bot has not received that event yet.
     if (native && native.setTimeout(timeoutMs, settings.timeoutSignal) !== 0) return false
     settings.timeoutMs = timeoutMs
   }

@@ -6,7 +6,7 @@ import { closeSync, constants, openSync, writeSync } from 'node:fs'
 import { createInterface } from 'node:readline'
 import { setTimeout as delay } from 'node:timers/promises'
 import { createSupervisor } from 'spawn-owned'
-import { PassedAway } from './passed-away.mjs'
+import { PassedStreams } from './passed-streams.mjs'
 
 // Only the bot loads the library. Its children must not.
 delete process.env.LD_PRELOAD
@@ -15,7 +15,7 @@ const supervisor = createSupervisor(JSON.parse(process.argv[2]))
 const runs = new Map()
 /** Processes that the bot started with child_process, and their handles. */
 const children = new Map()
-const passedAway = new PassedAway()
+const passedStreams = new PassedStreams()
 const hoard = []
 let watch
 // The lab causes registry warnings on purpose. With a listener they are not printed.
@@ -90,9 +90,9 @@ const orders = {
   },
   cancelChild: (runId) => supervisor.cancel(children.get(runId)),
   unregisterChild: (runId) => supervisor.unregisterProcess(children.get(runId)),
-  passAway: (runId) => passedAway.take(runs.get(runId)?.stdout),
-  checkSockets: () => passedAway.checkSockets(),
-  release: () => passedAway.release(),
+  passStdout: (runId) => passedStreams.take(runs.get(runId)?.stdout),
+  checkSockets: () => passedStreams.checkSockets(),
+  release: () => passedStreams.release(),
   /**
    * Writes to process.env in every turn of the event loop, while native threads run. (dotenv writes
    * to it once.)

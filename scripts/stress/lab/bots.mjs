@@ -25,7 +25,7 @@ export class Bot {
    * The bot has passed file descriptors to a worker, and listens at sockets. `deaf`: sockets that
    * no longer answer.
    */
-  hasPassedAway = false
+  hasPassedStdout = false
   deaf = []
   channelsLost = 0
   /** Children started with child_process. They survive its shutdown. */

@@ -79,7 +79,7 @@ async function shutDownBots(stage) {
     if (!stage.bot(bot.name)) continue
     await shutDown(stage, bot)
     await checkSockets(stage, bot)
-    if (bot.hasPassedAway) await stage.order(bot, 'release', [], { awaited: true })
+    if (bot.hasPassedStdout) await stage.order(bot, 'release', [], { awaited: true })
     if (bot.before) bot.after = await settled(bot)
   }
 }
@@ -89,7 +89,7 @@ async function shutDownBots(stage) {
  * still answer.
  */
 async function checkSockets(stage, bot) {
-  if (!bot.hasPassedAway) return
+  if (!bot.hasPassedStdout) return
   await stage.order(bot, 'checkSockets', [], { awaited: true, onResult: (deaf) => (bot.deaf = deaf) })
 }
 

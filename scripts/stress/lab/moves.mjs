@@ -14,8 +14,8 @@ import { environmentMoves } from './faults/environment.mjs'
 import { forkMoves } from './faults/forks.mjs'
 import { killMoves } from './faults/kill.mjs'
 import { lockMoves } from './faults/lock.mjs'
-import { numberMoves } from './faults/number.mjs'
-import { passedAwayMoves } from './faults/passed-away.mjs'
+import { passedStdoutMoves } from './faults/passed-stdout.mjs'
+import { pidReuseMoves } from './faults/pid-reuse.mjs'
 import { registryFaults } from './faults/registry.mjs'
 import { slowDiskMoves } from './faults/slow-disk.mjs'
 import { stopMoves } from './faults/stop.mjs'
@@ -42,7 +42,7 @@ const operations = [
 const faults = [
   ...killMoves,
   ...stopMoves,
-  ...numberMoves,
+  ...pidReuseMoves,
   ...registryFaults,
   ...diskMoves,
   ...slowDiskMoves,
@@ -53,7 +53,7 @@ const faults = [
   ...clockMoves,
   ...cookieMoves,
   ...environmentMoves,
-  ...passedAwayMoves,
+  ...passedStdoutMoves,
 ]
 
 export const moves = [...operations, ...faults]

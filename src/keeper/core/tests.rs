@@ -343,7 +343,7 @@ fn the_keeper_wakes_for_the_next_deadline_or_check() {
 }
 
 #[test]
-fn the_end_has_the_force_that_was_needed() {
+fn the_end_reports_the_strongest_means_that_was_used() {
     for (events, expected) in [
         (vec![gone()], Force::Nothing),
         (vec![Owner(cancel(15, "")), gone()], Force::Signal),

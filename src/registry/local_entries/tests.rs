@@ -128,7 +128,7 @@ fn a_checkpoint_that_began_before_our_claim_does_not_cancel_the_claim() {
 }
 
 #[test]
-fn a_lost_claim_leaves_no_trace() {
+fn a_released_claim_does_not_hide_that_another_owner_has_the_entry() {
     let (theirs, ours) = (entry(4242, OTHER), entry(4242, ME));
     let mut own = own(&[]);
     own.claim(&claim(ours.key()), &format!("instance-{ME}"));

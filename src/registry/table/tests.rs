@@ -151,7 +151,7 @@ fn only_the_present_owner_can_return_an_entry() {
 }
 
 #[test]
-fn a_survivor_that_is_registered_runs_although_its_run_has_ended() {
+fn a_survivor_that_is_registered_after_the_end_of_its_run_counts_as_running() {
     let survived = |at_ms, survivors| {
         let Line::Ended { key, exit } = ended(4242, at_ms) else { unreachable!() };
         Line::Ended { key, exit: Exit { survivors, ..exit } }

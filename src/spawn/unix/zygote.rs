@@ -19,7 +19,7 @@ use crate::identity::ProcessRef;
 use crate::keeper::protocol::{self, Inbox, Report};
 use crate::keeper::{FORK, FORK_IN_CGROUP, FORKED, HELLO, ORPHANS, channel, our_version, version_in};
 use crate::runtime;
-use crate::spawn::{LaunchError, tier};
+use crate::spawn::{LaunchError, requested_containment};
 use crate::trace::trace;
 
 /// How long a process that is not stopped may take to answer. A loaded machine starts a program
@@ -182,9 +182,9 @@ impl Zygote {
     pub fn fork_in_cgroup(&self, limits: Limits) -> Result<Keeper, NoKeeper> {
         self.check_alive()?;
         let base = self.base.get_or_init(cgroup::find);
-        let order = tier::order(limits, base).map_err(NoKeeper::Cgroup)?;
+        let cgroup = requested_containment::cgroup_request(limits, base).map_err(NoKeeper::Cgroup)?;
         let mut request = vec![FORK_IN_CGROUP];
-        request.extend(protocol::payload(&order).map_err(|_| Errno::EINVAL)?);
+        request.extend(protocol::payload(&cgroup).map_err(|_| Errno::EINVAL)?);
         // A socket of its own for the answer: keepers ordered in advance arrive over the other one.
         let (answers, theirs) = channel::message_pair()?;
         channel::send_message_now(&*self.socket, &request, &[theirs.as_raw_fd()])?;

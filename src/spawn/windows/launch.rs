@@ -35,7 +35,9 @@ use crate::spawn::keeper_connection::{Exec, KeeperConnection};
 use crate::spawn::output_monitor::OutputMonitor;
 use crate::spawn::run::Run;
 use crate::spawn::run_monitor::RunMonitor;
-use crate::spawn::{Launch, LaunchError, LaunchOptions, OnEvent, Stdio, Streams, Tier, environment};
+use crate::spawn::{
+    Launch, LaunchError, LaunchOptions, OnEvent, RequestedContainment, Stdio, Streams, environment,
+};
 
 /// Starts runs. One per process is enough. It is safe to share between threads.
 #[derive(Debug)]
@@ -106,7 +108,7 @@ fn create(launch: Launch) -> Result<Pending, LaunchError> {
     // Start the threads first: a failure must come before anything is started.
     let runtime = runtime::get().map_err(|_| LaunchError::refused(Errno::EAGAIN))?;
     keeper::open_port().map_err(LaunchError::refused)?;
-    if launch.options.containment == Tier::Cgroup {
+    if launch.options.containment == RequestedContainment::Cgroup {
         return Err(LaunchError::NoCgroups);
     }
     let stdio = StdioSetup::new(&launch)?;

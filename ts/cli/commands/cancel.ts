@@ -33,7 +33,7 @@ async function selected({ request, supervisor }: Context): Promise<SurveyedRun[]
   if (!filter) throw request.error('no run is selected')
   const runs = await supervisor.survey(filter)
   if (runs.length === 0)
-    throw new NothingFound(`no run matches ${describeFilter(request)}. "spawn-owned ps" lists all runs`)
+    throw new NothingFound(`no run matches ${describeFilter(request)}. "spawn-owned ps" lists the live runs`)
   return runs
 }
 

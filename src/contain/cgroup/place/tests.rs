@@ -140,7 +140,7 @@ fn without_systemd_write_permission_is_enough() {
 }
 
 #[test]
-fn a_threaded_cgroup_and_the_switch_off_both_refuse() {
+fn a_threaded_cgroup_or_the_off_switch_prevents_a_cgroup() {
     let threaded = Level { kind: Kind::Other, ..level("/c") };
     assert_eq!(judged(false, vec![threaded]), Err(WhyNot::Threaded { dir: "/c".into() }));
     let facts = Facts { switched_off: true, managed_by_systemd: false, levels: vec![level("/c")] };

@@ -1,7 +1,7 @@
 //! A scan of only those processes that may belong to given trees, found by descent and by group.
 //!
-//! Its cost depends on the trees, and hardly on the number of processes on the host. To find the
-//! members of a group takes one short system call per process and opens no file.
+//! Its cost depends on the trees, and hardly on the number of processes on the host. The search for
+//! members of a group makes one short system call per process and opens no file.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;

@@ -29,7 +29,7 @@ fn without_an_owner_the_registry_has_the_end_before_control_clients_get_it() {
 }
 
 #[test]
-fn owner_gone_tells_whether_the_run_goes_on() {
+fn owner_gone_returns_whether_the_run_continues() {
     for (rules, before, expected) in [
         (KILLED, None, false),
         (KEPT, None, true),

@@ -97,7 +97,7 @@ fn check(question: &Question, rows: Vec<Row>, ours: &[i32], group: GroupState) {
 use GroupState::{Empty, Ours, Unproven};
 
 #[test]
-fn a_bot_that_registered_itself_is_alone() {
+fn a_bot_that_registered_itself_is_the_only_member() {
     let rows = || vec![row(100, 7, 'S', &[]), child(101, 100, "x", &[]), row(7, 7, 'S', &[])];
     let process = Question { leads_group: false, ..registered() };
     check(&process, rows(), &[100, 101], Empty);

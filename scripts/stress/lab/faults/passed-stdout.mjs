@@ -1,11 +1,11 @@
 /**
  * A bot passes the stdout of a run to a worker. From then on one of the bot's own sockets has that
- * file descriptor, see ../passed-away.mjs.
+ * file descriptor, see ../passed-streams.mjs.
  */
 
-export const passedAwayMoves = [
+export const passedStdoutMoves = [
   {
-    name: 'pass-away',
+    name: 'pass-stdout',
     weight: ({ runs }) => (runs.some(({ hasOutput, says }) => hasOutput && !says) ? 2.5 : 0),
     draw(draft) {
       const run = draft.run(({ hasOutput, says }) => hasOutput && !says)
@@ -16,10 +16,10 @@ export const passedAwayMoves = [
       const run = stage.run(runId)
       const bot = run && stage.bot(run.bot)
       if (!bot || stage.cannotFork) return false
-      bot.hasPassedAway = true
+      bot.hasPassedStdout = true
       // Node keeps one end of the IPC channel of a worker that it could not start.
       const refused = () => bot.channelsLost++
-      return stage.order(bot, 'passAway', [runId], { awaited: true, refused })
+      return stage.order(bot, 'passStdout', [runId], { awaited: true, refused })
     },
   },
 ]

@@ -15,7 +15,7 @@ const program = fileURLToPath(new URL('./worker.mjs', import.meta.url))
 const UP_MS = 10_000
 const ANSWERS_MS = 5000
 
-export class PassedAway {
+export class PassedStreams {
   #worker
   #servers = []
 

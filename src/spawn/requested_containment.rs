@@ -9,7 +9,7 @@ use crate::keeper::protocol::InCgroup;
 
 /// The containment that the caller requests.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Tier {
+pub enum RequestedContainment {
     /// A cgroup only if the run has limits. Two reasons against a cgroup for every run:
     ///
     /// - Cost. With keepers that waited in cgroups, `/bin/true` took 2.0 ms instead of 1.5 ms
@@ -25,7 +25,7 @@ pub enum Tier {
 }
 
 #[cfg(unix)]
-impl Tier {
+impl RequestedContainment {
     pub fn wants_cgroup(self, limits: &Limits) -> bool {
         self == Self::Cgroup || !limits.is_none()
     }
@@ -33,7 +33,7 @@ impl Tier {
 
 /// The request for a keeper with a cgroup, or why there can be none.
 #[cfg(unix)]
-pub fn order(limits: Limits, base: &Result<Base, WhyNot>) -> Result<InCgroup, CgroupError> {
+pub fn cgroup_request(limits: Limits, base: &Result<Base, WhyNot>) -> Result<InCgroup, CgroupError> {
     match base {
         Ok(base) => Ok(InCgroup { base: base.clone(), limits }),
         Err(why) => Err(CgroupError::Unavailable(why.clone())),
@@ -48,18 +48,18 @@ mod tests {
     fn a_run_gets_a_cgroup_if_and_only_if_the_caller_requests_one_or_sets_limits() {
         let none = Limits::default();
         let some = Limits { processes: Some(9), ..none };
-        for (tier, limits, expected) in [
-            (Tier::Auto, none, false),
-            (Tier::Auto, some, true),
-            (Tier::Keeper, none, false),
-            (Tier::Cgroup, none, true),
-            (Tier::Cgroup, some, true),
+        for (requested, limits, expected) in [
+            (RequestedContainment::Auto, none, false),
+            (RequestedContainment::Auto, some, true),
+            (RequestedContainment::Keeper, none, false),
+            (RequestedContainment::Cgroup, none, true),
+            (RequestedContainment::Cgroup, some, true),
         ] {
-            assert_eq!(tier.wants_cgroup(&limits), expected, "{tier:?} {limits:?}");
+            assert_eq!(requested.wants_cgroup(&limits), expected, "{requested:?} {limits:?}");
         }
         let base = Base { dir: "/c".into(), roomy: None };
-        assert_eq!(order(some, &Ok(base.clone())), Ok(InCgroup { base, limits: some }));
+        assert_eq!(cgroup_request(some, &Ok(base.clone())), Ok(InCgroup { base, limits: some }));
         let unavailable = Err(CgroupError::Unavailable(WhyNot::NotMounted));
-        assert_eq!(order(none, &Err(WhyNot::NotMounted)), unavailable);
+        assert_eq!(cgroup_request(none, &Err(WhyNot::NotMounted)), unavailable);
     }
 }

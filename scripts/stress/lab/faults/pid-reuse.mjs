@@ -25,9 +25,9 @@ function orphanOf(draft) {
   return draft.run((run) => isUnattended(run) && !run.isBrief)
 }
 
-export const numberMoves = [
+export const pidReuseMoves = [
   {
-    name: 'take-number',
+    name: 'reuse-pid',
     // The situation is rare, but it is what process identities exist for.
     weight: (draft) => (orphanOf(draft) ? 12 : 1),
     draw(draft) {
