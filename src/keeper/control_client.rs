@@ -99,6 +99,8 @@ impl AsFd for ControlClient {
 
 #[cfg(test)]
 mod tests {
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
     use super::*;
     use crate::identity;
 
@@ -110,5 +112,19 @@ mod tests {
         assert_eq!(connect(&in_other_namespace), Err(Errno::EACCES));
         let recycled = ProcessRef { start: me.start + 1, ..me.clone() };
         assert_eq!(connect(&recycled), Err(Errno::ESRCH));
+    }
+    #[test]
+    fn a_keeper_of_another_version_is_reported_at_once() {
+        let me = identity::me().unwrap();
+        let listener = control_socket::ControlSocket::open().unwrap();
+        let address = listener.name().to_owned();
+        let client = std::thread::spawn(move || ControlClient::start(&me, &address, &me).map(drop));
+        poll(&mut [PollFd::new(listener.as_fd(), PollFlags::POLLIN)], PollTimeout::NONE).unwrap();
+        let socket = listener.accept().unwrap();
+        let mut ready = protocol::encode(&Report::NoRoot { errno: 0 }).unwrap();
+        ready[2] = protocol::VERSION - 1;
+        channel::send_all(&socket, &ready, &[]).unwrap();
+        // The connection stays open. So only the frame shows the other version.
+        assert_eq!(client.join().unwrap(), Err(Errno::EPROTO));
     }
 }

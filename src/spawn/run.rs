@@ -120,21 +120,29 @@ impl Run {
     }
 
     /// Replaces the overall timeout. It counts from now. `None` removes it. Fails if the tree is
-    /// being ended.
+    /// being ended. If the keeper cannot get the request, the former timeout stays.
     pub fn set_timeout(&self, timeout: Option<Timeout>) -> Result<(), Errno> {
         let deadlines = &self.0.deadlines;
         let mut inner = deadlines.inner();
         if matches!(inner.phase, Phase::Ending) {
             return Err(Errno::ESRCH);
         }
-        inner.alarm =
-            timeout.map(|timeout| Alarm::new(deadlines.now(), Duration::from_millis(timeout.after_ms)));
+        // Before the send: the task must not kill a stopped keeper because of the former timeout.
         inner.stop_wake_task();
+        let sent = self.send_timeout(&inner, timeout);
+        if sent.is_ok() {
+            inner.alarm =
+                timeout.map(|timeout| Alarm::new(deadlines.now(), Duration::from_millis(timeout.after_ms)));
+        }
+        self.start_wake_task(&mut inner);
+        sent
+    }
+
+    fn send_timeout(&self, inner: &DeadlineState, timeout: Option<Timeout>) -> Result<(), Errno> {
         // A keeper without a deadline does not know that the command runs.
         if matches!(inner.phase, Phase::Running(_)) {
             self.send(&Request::Started)?;
         }
-        self.start_wake_task(&mut inner);
         self.send(&Request::SetTimeout { timeout })
     }
 
@@ -326,62 +334,4 @@ impl Run {
 
 #[cfg(test)]
 #[cfg(unix)]
-mod tests {
-    use super::*;
-    use crate::identity::ProcessRef;
-    use crate::keeper::channel;
-    use crate::registry::TestRegistry;
-    use crate::registry::import::tests::ours;
-    use crate::run::signal::SIGTERM;
-    use crate::runtime;
-
-    const GRACE_MS: u64 = 10_000;
-    const CANCEL_GRACE_MS: u64 = 60_000;
-
-    type Requests<'a> = &'a [&'a dyn Fn(&Run)];
-
-    /// Which requests set or shorten the time after which the keeper is killed.
-    #[test]
-    fn a_later_cancel_may_shorten_the_grace_but_an_idle_timeout_does_not() {
-        let cancel = |run: &Run| run.cancel(SIGTERM, CANCEL_GRACE_MS, "manual-cancel").unwrap();
-        let idle = |run: &Run| run.idle_timed_out(1);
-        let urgent = |run: &Run| run.cancel(SIGTERM, 0, "manual-cancel").unwrap();
-        let cases: [(&str, Requests, Option<u64>); 7] = [
-            ("an idle timeout", &[&idle], None),
-            ("an idle timeout, and the keeper answers", &[&idle, &Run::on_ending], Some(GRACE_MS)),
-            ("a cancel", &[&cancel], Some(CANCEL_GRACE_MS)),
-            ("an idle timeout after a cancel", &[&cancel, &idle], Some(CANCEL_GRACE_MS)),
-            ("a cancel after an idle timeout", &[&idle, &cancel], Some(CANCEL_GRACE_MS)),
-            ("a second cancel with a shorter grace", &[&cancel, &urgent], Some(0)),
-            ("a second cancel with a longer grace", &[&urgent, &cancel], Some(0)),
-        ];
-        let TestRegistry(instance) = &TestRegistry::new("idle");
-        for (index, (name, requests, grace_ms)) in cases.into_iter().enumerate() {
-            let (ours_end, _theirs) = channel::pair().unwrap();
-            let entry = instance.begin(ours(4242 + i32::try_from(index).unwrap()), false).unwrap();
-            // No system has this PID, so there is no process to wake or kill.
-            let connection = KeeperConnection::new(ours_end, ProcessRef::known(i32::MAX, 1));
-            let run = Run::new(
-                connection,
-                runtime::get().unwrap(),
-                entry,
-                GRACE_MS,
-                Deadlines::new(None, None),
-                None,
-            );
-            let before = Instant::now();
-            for request in requests {
-                request(&run);
-            }
-            let limit = |ms: u64| Duration::from_millis(ms) + REPORT_LIMIT;
-            let kills_at = run.watchdog().as_ref().and_then(|watchdog| watchdog.kills_at);
-            let after = grace_ms.map(|ms| before + limit(ms)..=Instant::now() + limit(ms));
-            match (kills_at, after) {
-                (None, None) => {}
-                (Some(at), Some(expected)) => assert!(expected.contains(&at), "{name}"),
-                other => panic!("{name}: {other:?}"),
-            }
-            run.on_end();
-        }
-    }
-}
+mod tests;
