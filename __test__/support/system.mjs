@@ -58,6 +58,8 @@ export const WINE_CANNOT_ASK = 'Wine has no CTRL_BREAK, so there is no graceful 
 export const WINE_TAKES_ANY_LENGTH = 'Wine starts command lines of any length'
 export const WINE_LETS_SLIP = 'in Wine a process survives that is being created while its job is closed'
 export const WINE_ECHOES_LINES = 'Wine echoes input per line, not per key'
+/** Seen with a debugger: SIGSEGV in wineserver 8, always at one address. Then every program hangs. */
+export const WINE_SERVER_CRASHES = 'the server of Wine crashes if a job ends while its process starts'
 export const WINE_CONNECTS_NO_STREAMS =
   "Wine does not connect a command's standard streams with its pseudo-console"
 export const WINE_KEEPS_NO_LIMITS = 'Wine neither enforces nor reports the limits of a job'

@@ -18,7 +18,7 @@ import { Report } from './report.mjs'
 import { alone, restless } from './restless.mjs'
 import { runRustTests } from './rust-tests.mjs'
 import { runFile } from './suite.mjs'
-import { startWine, stopWine } from './wine.mjs'
+import { startWine, stopWine, watchServer } from './wine.mjs'
 
 // rustc-web and rust-web-src have the same version: the standard library for Windows is built from
 // source.
@@ -48,7 +48,9 @@ startWine()
 if (values.rust) runRustTests()
 else {
   endOnSignals()
+  const stopWatching = watchServer()
   for (const version of chosen) await test(version)
+  stopWatching()
 }
 
 async function test(version) {

@@ -6,11 +6,25 @@ import { testFiles } from '../test-files.mjs'
 import { root } from '../tools.mjs'
 import { made, windowsPath } from './places.mjs'
 import { readTap } from './tap.mjs'
-import { freshFolder, launcher, wineEnvironment } from './wine.mjs'
+import { freshFolder, launcher, serverCrashes, wineEnvironment } from './wine.mjs'
 
 const LIMIT_MS = 240_000
+const MAX_RUNS = 4
 
+/**
+ * Runs a file. If the server of Wine crashes meanwhile, the result says nothing about the file, so
+ * it runs again. A failed test is never repeated.
+ */
 export async function runFile(node, file) {
+  for (let run = 1; ; run++) {
+    const crashes = serverCrashes()
+    const result = await runOnce(node, file)
+    if (serverCrashes() === crashes || run === MAX_RUNS) return result
+    console.log(`${file} runs again: the server of Wine crashed`)
+  }
+}
+
+async function runOnce(node, file) {
   const logs = join(made, 'logs')
   mkdirSync(logs, { recursive: true })
   const paths = ['out', 'err'].map((stream) => join(logs, `${file}.${stream}`))

@@ -1,6 +1,14 @@
 // Our own Windows: a Wine prefix with what Rust and Node need, and its server while the tests run.
 import { spawnSync } from 'node:child_process'
-import { copyFileSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import { root, say } from '../tools.mjs'
 import { made, windowsPath } from './places.mjs'
@@ -42,13 +50,72 @@ export const launcher = [...atFixedAddresses, 'wine', windowsPath(launch)]
 export function startWine() {
   mkdirSync(made, { recursive: true })
   compile(source('launch.c'), launch)
-  // The server stays between two programs, which saves half a second for each. If this process is
-  // killed, the server exits by itself.
   removeIfUnfinished()
-  inPrefix('wineserver', '-p60')
-  if (!isReady()) makePrefix()
-  // The first program starts the services.
-  inPrefix('wine', 'cmd', '/c', 'exit 0')
+  startServer()
+  if (!isReady()) {
+    makePrefix()
+    // The server writes the settings of the prefix when it exits. A crash would lose them.
+    stopWine()
+    startServer()
+  }
+  startServices()
+}
+
+/**
+ * The server stays between two programs, which saves half a second for each. If this process is
+ * killed, the server exits by itself.
+ */
+const startServer = () => inPrefix('wineserver', '-p60')
+
+/** The first program starts them. */
+const startServices = () => inPrefix('wine', 'cmd', '/c', 'exit 0')
+
+let crashes = 0
+
+/** How often the server has crashed. If it changes, the results of the programs meanwhile are void. */
+export const serverCrashes = () => crashes
+
+/**
+ * Checks twice a second whether the server runs, and starts it again after a crash. Returns a
+ * function that stops the checks.
+ *
+ * The server of Wine 8 crashes now and then (SIGSEGV, always at the same address) when a job ends
+ * while its process starts. Then every program in Wine hangs. So all of them are killed.
+ */
+export function watchServer() {
+  const timer = setInterval(() => {
+    if (pidsInPrefix().some(isServer)) return
+    crashes += 1
+    for (const pid of pidsInPrefix()) kill(pid)
+    startServer()
+    startServices()
+  }, 500)
+  return () => clearInterval(timer)
+}
+
+const isServer = (pid) => textOf(pid, 'comm').startsWith('wineserver')
+
+/** The processes whose environment names our prefix. */
+function pidsInPrefix() {
+  const pids = readdirSync('/proc').filter((name) => /^\d+$/.test(name))
+  return pids.filter((pid) => textOf(pid, 'environ').split('\0').includes(`WINEPREFIX=${prefix}`))
+}
+
+/** A file of a process, or an empty text if the process is gone. */
+function textOf(pid, file) {
+  try {
+    return readFileSync(`/proc/${pid}/${file}`, 'utf8')
+  } catch {
+    return ''
+  }
+}
+
+function kill(pid) {
+  try {
+    process.kill(Number(pid), 'SIGKILL')
+  } catch (error) {
+    if (error.code !== 'ESRCH') throw error
+  }
 }
 
 /** Ends every process in the prefix, and waits for that. */
