@@ -236,7 +236,7 @@ impl Host {
     /// Replaces the overall timeout, from now on; 0 removes it. Returns an errno, or 0 if the
     /// request was sent.
     #[napi(catch_unwind)]
-    pub fn set_timeout(&self, run: u32, after_ms: f64, signal: i32) -> i32 {
+    pub fn set_overall_timeout(&self, run: u32, after_ms: f64, signal: i32) -> i32 {
         let timeout = limit(after_ms).map(|after_ms| Timeout { after_ms, signal });
         self.with_run(run, |run| run.set_timeout(timeout))
     }

@@ -133,8 +133,8 @@ export class NativeRun {
   }
 
   /** Replaces the overall timeout, from now on. 0 removes it. */
-  setTimeout(ms: number, signal: number): number {
-    return host().setTimeout(this.#id, ms, signal)
+  setOverallTimeout(ms: number, signal: number): number {
+    return host().setOverallTimeout(this.#id, ms, signal)
   }
 
   /** Replaces the idle timeout, from now on. 0 removes it. `outputs` are those that the bot has. */

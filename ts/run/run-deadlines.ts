@@ -31,7 +31,7 @@ export function setDeadline(run: LiveRun, change: DeadlineChange): boolean {
   if (!isPostponed && (state !== 'running' || !native)) return false
   if (timeoutMs !== undefined) {
     // The tree is being terminated, and the bot has not received that event yet.
-    if (native && native.setTimeout(timeoutMs, settings.timeoutSignal) !== 0) return false
+    if (native && native.setOverallTimeout(timeoutMs, settings.timeoutSignal) !== 0) return false
     settings.timeoutMs = timeoutMs
   }
   if (noOutputTimeoutMs !== undefined) {

@@ -42,6 +42,10 @@ export const leftOut = [
     tests: [['bot-killed', 'a bot SIGKILLed at random instants leaves no process of', 'the two hydras']],
   },
   {
+    reason: 'WINE_SERVER_CRASHES',
+    tests: [['hostile-trees', 'with', 'cancel during the start ends: all trees']],
+  },
+  {
     reason: 'WINE_ECHOES_LINES',
     tests: [['pty-lifecycle', 'noOutputTimeoutMs counts from the last output, which can be an echo']],
   },
