@@ -4,7 +4,7 @@ import { assertGone, entriesOf, freshRegistry, startBot, supervise, until } from
 import { spawnOwnedCli } from '../support/cli.mjs'
 import { LONG_MS, SILENCE_MS, silent, standing, talking } from '../support/deadlines.mjs'
 import { assert, describe, openWitness, program, test } from '../support/prelude.mjs'
-import { NO_KEEPER, posixOnly } from '../support/system.mjs'
+import { NO_KEEPER, notUnderWine, posixOnly, WINE_CANNOT_ASK } from '../support/system.mjs'
 
 const options = { timeout: 60_000 }
 const path = freshRegistry()
@@ -148,13 +148,16 @@ describe('setDeadline', options, () => {
     assert.deepEqual([exit.reason, exit.message], ['overall-timeout', 'turn timed out after 1s'])
   })
 
+  const tree = [program('ignores-sigterm'), []]
+
   test('does not replace the cause of a cancel that has begun', async (t) => {
-    const tree = [program('ignores-sigterm'), []]
     const own = await standing(t, tree, { ready: 2 })
     const cancelled = own.child.cancel({ graceMs: 500 })
     assert.equal(own.child.setDeadline({ timeoutMs: 1, noOutputTimeoutMs: 1 }), false)
     assert.equal((await cancelled).reason, 'manual-cancel')
+  })
 
+  test('does not replace the cause of another bot', notUnderWine(WINE_CANNOT_ASK), async (t) => {
     // The keeper ends the tree for another bot, and this bot has not got that event yet.
     const run = await standing(t, tree, { ready: 2 })
     const bot = await startBot(t, run.here.registryPath)

@@ -20,6 +20,7 @@ export const leftOut = [
       ['run', 'a cancel that the command answers'],
       ['run', 'for a run whose tree takes time to end'],
       ['run', 'ends the whole tree, after the grace period by SIGKILL'],
+      ['run-changes', 'does not replace the cause of another bot'],
       ['shutdown', 'a run that waits for its scope, before its start'],
       ['shutdown', '5 s by default, whatever grace period the runs have, and then sends SIGKILL'],
       ['shutdown', 'no longer than the last run needs'],
