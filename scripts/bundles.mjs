@@ -34,12 +34,27 @@ const common = {
   logLevel: 'warning',
 }
 
+/**
+ * Keeps imports of the option readers as imports of `adapter-options.js`, the one file that all
+ * adapters share. It is no entry point of the package.
+ */
+const shareOptions = {
+  name: 'share-options',
+  setup({ onResolve }) {
+    onResolve({ filter: /\/(read-options|option-keys)\.js$/ }, () => ({
+      path: './adapter-options.js',
+      external: true,
+    }))
+  },
+}
+
 /** The entry points by name, with the esbuild options of each. */
 export const bundles = new Map([
   ['index', {}],
+  ['adapter-options', {}],
   ...['child_process', 'register', 'node-pty', 'claude-agent-sdk', 'mcp', 'acp'].map((name) => [
     name,
-    { plugins: [shareEntryPoints] },
+    { plugins: [shareEntryPoints, shareOptions] },
   ]),
   ['cli', { plugins: [shareEntryPoints], banner: { js: '#!/usr/bin/env node' } }],
 ])
@@ -59,7 +74,8 @@ export async function bundle(name, outdir, more = {}) {
   if (options.sourcemap) return void (await build(options))
   const { outputFiles } = await build({ ...options, write: false })
   mkdirSync(outdir, { recursive: true })
-  for (const { path, text } of outputFiles) writeFileSync(path, await compacted(text))
+  for (const { path, text } of outputFiles)
+    writeFileSync(path, await compacted(text, name === 'cli' ? '' : '\t'))
 }
 
 /** Returns the exports of one file of ts/, for the build. It must not need the native part. */
@@ -75,15 +91,15 @@ export async function evaluate(name) {
 }
 
 /**
- * Removes the comments that stand on their own lines, and indents with tabs: a sixth of the installed
- * JavaScript.
+ * Removes the comments that stand on their own lines, and indents with `indent`: a sixth of the
+ * installed JavaScript. The command line has no indent: bots do not load it.
  *
  * Lines of a string can look like a comment or an indent. So the result must be the same code.
  */
-async function compacted(code) {
+async function compacted(code, indent) {
   const shorter = code
     .replace(/^[ \t]*(?:\/\/.*|\/\*(?:[^*]|\*(?!\/))*\*\/[ \t]*)\n/gm, '')
-    .replace(/^(?: {2})+/gm, (spaces) => '\t'.repeat(spaces.length / 2))
+    .replace(/^(?: {2})+/gm, (spaces) => indent.repeat(spaces.length / 2))
   const [before, after] = await Promise.all([code, shorter].map(withoutSpace))
   if (before !== after)
     throw new Error('the bundle has a string with a line that looks like a comment or an indent')
